@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,7 @@ from tilewright.auto.program import AutomaticProgram, AutomaticTemplate
 from tilewright.cli.log import merge_logs
 from tilewright.core.target import Target
 from tilewright.fleet.option import RPCRunner
+from tilewright.measure.option import LocalBuilder
 from tilewright.tensor.tensor import PlaceholderOp
 from tilewright.tune.records.log import load_from_file
 from tilewright.tune.search import guided
@@ -218,7 +220,7 @@ def test_a_structure_has_any_sizes() -> None:
 
 
 def test_candidates_that_build_for_too_long_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(search, "TIMEOUT", 1e-3)
+    monkeypatch.setattr(search, "LocalBuilder", partial(LocalBuilder, timeout=1e-3))
     program = row_sums(8, 64)
     found = tw.auto_schedule(program[0], "llvm", trials=1)
     assert "(ranked, not tuned)" in found.as_python()

@@ -65,7 +65,7 @@ def test_a_reference_that_runs_out_of_time_is_tried_once_more(monkeypatch: pytes
                 doing.deadline += 1000 * before
 
     monkeypatch.setattr(referee, "WorkerPool", Patient)
-    monkeypatch.setattr(referee, "_SECONDS", 0.5)
+    monkeypatch.setattr(referee, "_COMPUTATION_SECONDS", 0.5)
 
     def reference() -> tuple[list[np.ndarray], list[np.ndarray]]:
         if attempts.read_text() == "x":
@@ -81,7 +81,7 @@ def test_a_reference_that_runs_out_of_time_is_tried_once_more(monkeypatch: pytes
 
 def test_what_failed_is_tried_again_for_later_candidates(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """As on a disk that was full, and has room again."""
-    monkeypatch.setattr(referee, "_PAUSE", 2)
+    monkeypatch.setattr(referee, "_UNCHECKED_CANDIDATES", 2)
 
     def reference() -> tuple[list[np.ndarray], list[np.ndarray]]:
         with (tmp_path / "asked").open("a") as file:

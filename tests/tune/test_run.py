@@ -597,7 +597,7 @@ def test_what_was_best_for_another_shape_is_tried_first() -> None:
 
 
 def test_a_search_ends_where_the_compiler_refuses_everything(monkeypatch, caplog):
-    monkeypatch.setattr("tilewright.tune.session.run._HOPELESS", 40)
+    monkeypatch.setattr("tilewright.tune.session.run._MOST_REFUSED", 40)
     run, _, measurer = tune(lambda index: Refused(reason="there is no compiler"), confirm=0)
     assert run.tally.done == 0
     assert 40 <= len(measurer.asked) < 80

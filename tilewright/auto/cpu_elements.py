@@ -12,9 +12,9 @@ from .dataflow import Dataflow, known, size, total, weight
 from .kernels import FusedKernel
 
 _FEW_TERMS = 64
-_WRITTEN_OUT = 1024
+_UNROLLED_INSTRUCTIONS = 1024
 """Instructions of a vector that the loops over terms have at most, if they are written out."""
-_HEAVY = 16
+_HEAVY_INSTRUCTIONS = 16
 """Instructions of an element from which on a vector of them is enough to keep a processor busy."""
 
 
@@ -40,7 +40,7 @@ def default_tile(flow: Dataflow, kernel: FusedKernel) -> VectorTile:
     bits = max(t.dtype.bits for t in kernel.out.outputs)
     lanes = LANES * 32 // bits
     last = known(kernel.out.axis[-1]) or lanes
-    heavy = any(weight(flow.bodies[op]) > _HEAVY for op in (kernel.out, *kernel.members))
+    heavy = any(weight(flow.bodies[op]) > _HEAVY_INSTRUCTIONS for op in (kernel.out, *kernel.members))
     if not heavy and last >= 4 * lanes:
         return VectorTile(4 * lanes)
     return VectorTile(lanes // 2 if last % lanes and last % (lanes // 2) == 0 else lanes)
@@ -59,7 +59,7 @@ def schedule_vectors(s: ScheduleHandle, flow: Dataflow, kernel: FusedKernel, til
         s[op].set_scope("local")
         reduced = s[op].op.reduce_axis
         # Pairs of values do not become vectors: each lane would be written out for each term.
-        if len(s[op].op.outputs) == 1 and prod(map(size, reduced)) * weight(s[op].op.values) <= _WRITTEN_OUT:
+        if len(s[op].op.outputs) == 1 and prod(map(size, reduced)) * weight(s[op].op.values) <= _UNROLLED_INSTRUCTIONS:
             for axis in reduced:
                 s[op].unroll(axis)
     if total(out.axis) >= PARALLEL_FROM:

@@ -20,7 +20,7 @@ from ..tensor.tensor import ComputeOp, Operation, Tensor, is_reduction
 
 SIZE_AT_CALL = 1024
 """The extent that rules assume for a size that is known only at the call."""
-_EXACT, _DIVISION, _FUNCTION = 1.0, 4.0, 8.0
+_ADDITION_INSTRUCTIONS, _DIVISION_INSTRUCTIONS, _FUNCTION_INSTRUCTIONS = 1.0, 4.0, 8.0
 """Instructions of an addition, of a division, and of a function such as exp."""
 
 
@@ -136,11 +136,11 @@ def weight(body: Iterable[Expr]) -> float:
         if isinstance(e, Reduce) or (e.dtype.is_int and not isinstance(e, n.Call)):
             continue
         if isinstance(e, (n.Select, n.Compare)):
-            found += _EXACT
+            found += _ADDITION_INSTRUCTIONS
         elif isinstance(e, n.Call):
-            found += _FUNCTION
+            found += _FUNCTION_INSTRUCTIONS
         elif isinstance(e, n.Arithmetic):
-            found += _DIVISION if isinstance(e, n.Div) else _EXACT
+            found += _DIVISION_INSTRUCTIONS if isinstance(e, n.Div) else _ADDITION_INSTRUCTIONS
     return found
 
 

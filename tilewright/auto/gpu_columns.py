@@ -25,7 +25,7 @@ from .kernels import FusedKernel
 
 _MOST_ROWS = 4
 """Rows of the other factor: more of them are a product, for which tiles pay."""
-_REDUCERS = 128
+_ADDING_THREADS = 128
 """Threads of a block of the kernel that adds up the sums of blocks."""
 
 
@@ -126,7 +126,7 @@ def schedule_columns(s: ScheduleHandle, kernel: FusedKernel, sums: ColumnSums, t
 def _add_up(s: ScheduleHandle, op: ComputeOp, out: Operation) -> None:
     """Add up the sums of blocks: a thread for each result."""
     out = s[out].op
-    block, thread = s[out].split(s[out].fuse(*out.axis), factor=_REDUCERS)
+    block, thread = s[out].split(s[out].fuse(*out.axis), factor=_ADDING_THREADS)
     s[out].bind(block, thread_axis("blockIdx.x"))
     s[out].bind(thread, thread_axis("threadIdx.x"))
     if out is not op:

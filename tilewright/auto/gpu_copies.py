@@ -27,11 +27,11 @@ from .products import MatrixProduct, ProductAxes
 
 Form = tuple[ProductAxes, MatrixProduct]
 Factors = tuple[Tensor, Tensor]
-_COPY = 1.5
+_COPY_TIME_FACTOR = 1.5
 """The time of a copy in another order, relative to the time of its bytes at the rate of memory."""
-_TILE, _TURNING = 64, (8, 32)
+_TILE_SIZE, _TILE_THREADS = 64, (8, 32)
 """Rows and columns of a tile that a block turns around, and its threads."""
-_WORD = 4
+_STORED_BYTES = 4
 """Bytes that a thread of an unfolding kernel stores: more of them would be gathered from as many places."""
 _THREADS = 256
 """Threads of a block of another copy, or the elements of a block that unfolds. Eight blocks fill a multiprocessor, and
@@ -69,7 +69,7 @@ class PreparedFactors:
     def cycles(self, machine: Machine) -> float:
         """The cycles of kernels that read and write as many bytes in memory."""
         rates = machine.rates
-        copying = _COPY * 2 * sum(self.written) / rates.memory_bytes_per_cycle / machine.multiprocessors
+        copying = _COPY_TIME_FACTOR * 2 * sum(self.written) / rates.memory_bytes_per_cycle / machine.multiprocessors
         return copying + len(self.written) * rates.launch_seconds * rates.clock_hertz
 
 
@@ -109,18 +109,18 @@ def _transpose(s: ScheduleHandle, source: Tensor, reader: ComputeOp) -> None:
     *batch, j, k = s[copy].transform_layout(lambda *i: [*i[:-2], i[-1], i[-2]])
     tile = s.cache_read(source, "shared", [copy])
     rows, columns = thread_axis("threadIdx.y"), thread_axis("threadIdx.x")
-    (jo, ji), (ko, ki) = s[copy].split(j, factor=_TILE), s[copy].split(k, factor=_TILE)
+    (jo, ji), (ko, ki) = s[copy].split(j, factor=_TILE_SIZE), s[copy].split(k, factor=_TILE_SIZE)
     s[copy].reorder(*batch, jo, ko, ji, ki)
     block = s[copy].fuse(*batch, jo, ko)
     s[copy].bind(block, thread_axis("blockIdx.x"))
     s[tile].compute_at(s[copy], block)
     for stage, (slow, fast) in ((copy, (ji, ki)), (tile, s[tile].op.axis[-2:])):
-        _, y = s[stage].split(slow, factor=_TURNING[0])
-        x, lanes = s[stage].split(fast, factor=_TILE // _TURNING[1])
+        _, y = s[stage].split(slow, factor=_TILE_THREADS[0])
+        x, lanes = s[stage].split(fast, factor=_TILE_SIZE // _TILE_THREADS[1])
         s[stage].bind(y, rows)
         s[stage].bind(x, columns)
         s[stage].vectorize(lanes)
-    s[tile].storage_align(s[tile].op.axis[-2], _TILE, 2)
+    s[tile].storage_align(s[tile].op.axis[-2], _TILE_SIZE, 2)
 
 
 class _Factor(NamedTuple):
@@ -182,7 +182,7 @@ def _unfold(s: ScheduleHandle, factors: Factors, product: Tensor, which: int, is
     view = factors[which]
     if is_turned:
         s[view].transform_layout(lambda *i: [*i[:-2], i[-1], i[-2]])
-    read, width = s.cache_read(view, "global", [product]), max(1, _WORD // view.dtype.bytes)
+    read, width = s.cache_read(view, "global", [product]), max(1, _STORED_BYTES // view.dtype.bytes)
     words, lanes = s[view].split(s[view].fuse(*s[view].leaf_iter_vars), factor=width)
     block, thread = s[view].split(words, factor=_THREADS // width)
     s[view].bind(block, thread_axis("blockIdx.x"))

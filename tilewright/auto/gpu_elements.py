@@ -25,11 +25,11 @@ FEW_TERMS = 64
 """Terms of a reduction up to which a thread computes it alone, written out."""
 _ROWS = (4, 2)
 """Rows of a thread's tile, the most wanted first."""
-_APART = 4
+_VECTOR_ELEMENTS = 4
 """Elements of a vector: reads that are a multiple of them apart share none."""
-_WRITTEN_OUT = 3000
+_UNROLLED_INSTRUCTIONS = 3000
 """Instructions that the written-out loops of a thread have at most."""
-_HEAVY = 250
+_HEAVY_INSTRUCTIONS = 250
 """Instructions of an element from which on a thread computes one vector of them."""
 
 
@@ -61,12 +61,12 @@ def default_tile(flow: Dataflow, kernel: FusedKernel, target: Target) -> Element
         if kernel.reductions and (total(out.axis) < vector * resident or _are_apart(flow, kernel)):
             return ElementTile(1, 1, min(128, threads), 1)
         return ElementTile(vector, 1, threads, 1)
-    is_heavy = work > _HEAVY
+    is_heavy = work > _HEAVY_INSTRUCTIONS
     vector = min(vector, 1 if kernel.reductions and not is_heavy else 2)
     rows = 1
     if len(out.axis) > 1 and not is_heavy and _overlaps(flow, kernel, -2):
-        extent = known(out.axis[-2])
-        fitting = [n for n in _ROWS if extent is not None and extent >= 2 * n and n * vector * work <= _WRITTEN_OUT]
+        extent = known(out.axis[-2]) or 0
+        fitting = [n for n in _ROWS if extent >= 2 * n and n * vector * work <= _UNROLLED_INSTRUCTIONS]
         rows = next(iter(fitting), 1)
     return ElementTile(vector, rows, across, threads // across) if rows > 1 else ElementTile(vector, 1, threads, 1)
 
@@ -108,7 +108,7 @@ def is_possible(flow: Dataflow, kernel: FusedKernel, target: Target, tile: Eleme
     axes = kernel.out.axis
     extent = known(axes[-2]) if len(axes) > 1 else None
     fits = tile.down == 1 if tile.rows == 1 else extent is not None and extent >= 2 * tile.rows
-    short = tile.rows * tile.vector * _work(flow, kernel) <= _WRITTEN_OUT or tile.rows * tile.vector == 1
+    short = tile.rows * tile.vector * _work(flow, kernel) <= _UNROLLED_INSTRUCTIONS or tile.rows * tile.vector == 1
     return fits and short and tile.across * tile.down <= target.max_threads_per_block
 
 
@@ -162,7 +162,7 @@ def _are_near(parts: set[tuple[Expr, ...]]) -> bool:
     """Whether indices differ by distances that no vector has."""
     first, *others = parts
     steps = [simplify(a - b) for other in others for a, b in zip(other, first, strict=True)]
-    return any(not isinstance(step, IntImm) or step.value % _APART for step in steps)
+    return any(not isinstance(step, IntImm) or step.value % _VECTOR_ELEMENTS for step in steps)
 
 
 def schedule_elements(s: ScheduleHandle, kernel: FusedKernel, tile: ElementTile) -> None:

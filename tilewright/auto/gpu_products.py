@@ -28,14 +28,14 @@ from .kernels import FusedKernel
 from .products import MatrixProduct
 from .ways import Way
 
-_IN_PLACE = 1.5
+_IN_PLACE_TIME_FACTOR = 1.5
 """The time of a kernel that reads the terms of windows one by one, relative to the model: 1.1 to 2.2 in ten layers."""
 _IN_LANES = "vectors"
 """The value of the knob `store` for which lanes that hold neighbouring columns store them."""
-_TIES, _EQUAL = 32, 1.002
-"""The number of fastest tiles that are compared. Tiles are equally fast if their cycles are at most `_EQUAL` times the
-cycles of the first tile."""
-_FULLER = 1.05
+_COMPARED_TILES, _EQUAL_CYCLES_FACTOR = 32, 1.002
+"""The number of fastest tiles that are compared. Tiles are equally fast if their cycles are at most this
+multiple of the cycles of the first tile."""
+_MORE_WARPGROUPS_CYCLES_FACTOR = 1.05
 """More warpgroups, in one block or in two, are taken if their cycles are at most this multiple of the fastest tile's.
 Some multiply while others begin or store results. On an H200, a product of 4096³ takes 219 µs instead of 274."""
 _INSTRUCTIONS: tuple[tuple[str, Mapping[str, str], type[MmaTile], str], ...] = (
@@ -57,7 +57,7 @@ def ways(flow: Dataflow, form: Form, kernel: FusedKernel, op: ComputeOp, target:
     for each, copies in ((form, None), *copied):
         of = each[1]
         before = 0.0 if copies is None else copies.cycles(machine)
-        factor = _IN_PLACE if copies is None and copied and is_window else 1.0
+        factor = _IN_PLACE_TIME_FACTOR if copies is None and copied and is_window else 1.0
         if found and before > min(cycles for cycles, _ in found):
             continue  # the copies alone take longer
         for name, strategy in _strategies(of, target, precision):
@@ -127,9 +127,9 @@ def _steadiest(strategy: Any, form: Form, machine: Machine, is_fused: bool) -> A
     If one block of warpgroups fills a multiprocessor, two blocks with fewer slices each may be better. If the kernel
     reads further tensors at the end (`is_fused`), which takes registers, one block of more warpgroups is better.
     """
-    tiles = _tiles(strategy, form, machine, _TIES)
+    tiles = _tiles(strategy, form, machine, _COMPARED_TILES)
     cycles = [float(strategy.predict(form[1], tile, machine).cycles) for tile in tiles]
-    found = _deepest(t for t, c in zip(tiles, cycles, strict=True) if c <= _EQUAL * cycles[0])
+    found = _deepest(t for t, c in zip(tiles, cycles, strict=True) if c <= _EQUAL_CYCLES_FACTOR * cycles[0])
     if not (isinstance(strategy, Mma) and strategy.tile.warpgroups):
         return found
 
@@ -139,7 +139,7 @@ def _steadiest(strategy: Any, form: Form, machine: Machine, is_fused: bool) -> A
 
     if together(found) > 1 or found.blocks(form[1].contraction) <= machine.multiprocessors:
         return found
-    close = [t for t, c in zip(tiles, cycles, strict=True) if c <= _FULLER * cycles[0]]
+    close = [t for t, c in zip(tiles, cycles, strict=True) if c <= _MORE_WARPGROUPS_CYCLES_FACTOR * cycles[0]]
     if is_fused:
         return max([found, *close], key=lambda tile: int(tile.warps))
     return _deepest([t for t in close if together(t) > 1 and _are_alike(t, found)] or [found])

@@ -23,11 +23,11 @@ from ..tune.model.machine import Machine
 from .dataflow import Dataflow, Read, extent_of, known, known_total, total
 from .kernels import FusedKernel
 
-_MOST_HELD = 64
+_MOST_HELD_REGISTERS = 64
 """Registers of a thread for elements of rows."""
-_FEW_THREADS = 256
+_ROW_THREADS = 256
 """Threads of a row, unless its elements need more registers, or rows are fewer than multiprocessors."""
-_MOST_SHARED = 64 << 10
+_MOST_SHARED_BYTES = 64 << 10
 """Bytes of shared memory for rows: three blocks share a multiprocessor."""
 
 
@@ -67,8 +67,8 @@ def default_tile(flow: Dataflow, kernel: FusedKernel, target: Target) -> RowTile
     many = kernel.row_count >= Machine.for_models(target).multiprocessors
     across = min(most, 1024, max(warp, power_of_two(length / (4 * vector if many else vector))))
     if many:
-        few = min(across, _FEW_THREADS)
-        while few < across and length > few * _MOST_HELD:
+        few = min(across, _ROW_THREADS)
+        while few < across and length > few * _MOST_HELD_REGISTERS:
             few *= 2
         across = few
     tile = RowTile(across, max(1, 128 // across) if many else 1, vector)
@@ -80,8 +80,8 @@ def memories(flow: Dataflow, kernel: FusedKernel, tile: RowTile) -> list[str]:
     inputs = row_inputs(flow, kernel)
     rows = [prod(map(extent_of, tensor.shape)) // max(kernel.row_count, 1) * tensor.dtype.bytes for tensor in inputs]
     known_sizes = all(isinstance(e, IntImm) for tensor in inputs for e in tensor.shape)
-    found = ["local"] if 0 < _held(kernel, inputs, tile) <= _MOST_HELD else []
-    if inputs and known_sizes and sum(rows) * tile.rows <= _MOST_SHARED:
+    found = ["local"] if 0 < _held(kernel, inputs, tile) <= _MOST_HELD_REGISTERS else []
+    if inputs and known_sizes and sum(rows) * tile.rows <= _MOST_SHARED_BYTES:
         found.append("shared")
     return [*found, ""]
 

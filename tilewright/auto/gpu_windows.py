@@ -26,27 +26,27 @@ from .dataflow import Dataflow, extent_of, is_element_wise, known, known_total, 
 from .gpu_elements import FEW_TERMS
 from .kernels import FusedKernel
 
-_BESIDE, _WORD = 30, 0.57
+_OTHER_REGISTERS, _REGISTERS_PER_ELEMENT = 30, 0.57
 """Registers of a thread beside its elements, and registers per element."""
-_WRITTEN_OUT = 3000
+_MOST_UNROLLED_PRODUCTS = 3000
 """The most products in the written-out loops of a thread."""
 _ROWS, _COLUMNS = (1, 2, 4, 7, 8), (1, 2, 4, 7, 8, 14, 16)
 """Rows and columns of a thread's tile: powers of two, and multiples of 7, into which images of 7, 14, 28, 56 divide."""
-_THREADS, _SMALLER = (128, 64, 32), 1.06
+_THREADS, _SMALLER_BLOCK_GAIN = (128, 64, 32), 1.06
 """Threads of a block, the default first, and the factor by which smaller blocks must be faster by the model."""
-_SPARE = 16
+_SPARE_REGISTERS = 16
 """Registers of a thread that hold no elements."""
-_LOAD, _CONVERSION, _OVERHEAD = 1.8, 0.57, 100
+_LOAD_INSTRUCTIONS, _CONVERSION_INSTRUCTIONS, _THREAD_INSTRUCTIONS = 1.8, 0.57, 100
 """Instructions of a load, of a conversion from 16 bits, and of a thread beside its loads and terms."""
-_STORE = 4.7
+_STORE_FACTOR = 4.7
 """The time of a stored line, relative to a loaded line."""
-_LINES = 0.7
+_STORE_LINES_EXPONENT = 0.7
 """The exponent with which the time of a store grows with its lines."""
-_GAPS = 1.2
+_GAP_WEIGHT = 1.2
 """The weight of gaps between the elements of a store in the bytes that it moves."""
-_SCALAR, _OVERLAP = 1.2, 0.1
+_SCALAR_FACTOR, _UNHIDDEN = 1.2, 0.1
 """The time of memory if threads load single elements; the part of the shorter of work and memory that is not hidden."""
-_START, _LATENT_WARPS = 2000, 3.5
+_START_CYCLES, _LATENT_WARPS = 2000, 3.5
 """Cycles of a kernel beside its work; the resident warps for which waiting takes as long as work."""
 
 
@@ -161,13 +161,15 @@ class Windows:
         chunk, width, step = self.chunk(tile), self.width(tile), self.indices[-1].step
         seen = self.rounds(tile) * self.seen(tile)
         loads = self.rounds(tile) * self.held(tile) / chunk if chunk > 1 else seen
-        convert = _CONVERSION * (word < 4)
-        issued = _LOAD * loads + ((self.border is not None) + convert) * seen
-        issued += (_LOAD + convert) * self.terms + results * (self.terms + 2 * _CONVERSION * (stored < 4)) + _OVERHEAD
+        convert = _CONVERSION_INSTRUCTIONS * (word < 4)
+        issued = _LOAD_INSTRUCTIONS * loads + ((self.border is not None) + convert) * seen
+        computed = results * (self.terms + 2 * _CONVERSION_INSTRUCTIONS * (stored < 4))
+        issued += (_LOAD_INSTRUCTIONS + convert) * self.terms + computed + _THREAD_INSTRUCTIONS
         one, memories, warp = machine.hardware.multiprocessor, machine.hardware.warp_memory, machine.hardware.warp
         lines = [max(1.0, tile.columns * each * warp / memories.line) for each in (step * word, stored)]
-        moved = loads * lines[0] + _STORE * results / width * float(lines[1] ** _LINES)
-        resident = one.registers // int((_WORD * self.words(tile) + _BESIDE) * tile.threads) * tile.threads / warp
+        moved = loads * lines[0] + _STORE_FACTOR * results / width * float(lines[1] ** _STORE_LINES_EXPONENT)
+        registers = int((_REGISTERS_PER_ELEMENT * self.words(tile) + _OTHER_REGISTERS) * tile.threads)
+        resident = one.registers // registers * tile.threads / warp
         waiting = 1 + _LATENT_WARPS / max(min(resident, one.warps), tile.threads / warp)
         busy = (
             -(-self.blocks(tile) // machine.multiprocessors)
@@ -176,11 +178,13 @@ class Windows:
             * max(issued / one.schedulers, moved)
             * waiting
         )
-        gaps = _GAPS * min(1.0, memories.sector / (width * stored) - 0.5) if width < tile.columns else 0.0
+        gaps = _GAP_WEIGHT * min(1.0, memories.sector / (width * stored) - 0.5) if width < tile.columns else 0.0
         memory = _size(self.loaded) + total(self.out.axis) * stored * (1 + gaps)
         rate = machine.rates.memory_bytes_per_cycle * machine.multiprocessors
-        fetching = memory * (_SCALAR if chunk == 1 else 1.0) / rate if memory > machine.rates.l2_capacity_bytes else 0.0
-        return max(busy, fetching) + _OVERLAP * min(busy, fetching) + _START + 1.5 * issued
+        fetching = (
+            memory * (_SCALAR_FACTOR if chunk == 1 else 1.0) / rate if memory > machine.rates.l2_capacity_bytes else 0.0
+        )
+        return max(busy, fetching) + _UNHIDDEN * min(busy, fetching) + _START_CYCLES + 1.5 * issued
 
 
 def _bytes_of(out: Operation) -> int:
@@ -276,10 +280,10 @@ def is_possible(windows: Windows, target: Target, tile: WindowTile) -> bool:
     extents = [int(known(axis) or 1) for axis in windows.out.axis]
     fits = tile.columns < 2 * extents[-1] and tile.rows < 2 * (extents[-2] if len(extents) > 1 else 1)
     results = tile.rows * tile.columns
-    short = results * windows.terms <= _WRITTEN_OUT * windows.rounds(tile)
+    short = results * windows.terms <= _MOST_UNROLLED_PRODUCTS * windows.rounds(tile)
     aligned = not any(windows.indices[-1].ways[: tile.rolled])
     registers = Machine.for_models(target).hardware.registers_at(tile.threads)
-    few = windows.words(tile) <= registers - _SPARE or results == 1
+    few = windows.words(tile) <= registers - _SPARE_REGISTERS or results == 1
     return fits and short and few and aligned and tile.threads <= target.max_threads_per_block
 
 
@@ -298,7 +302,7 @@ def tiles(windows: Windows, target: Target) -> list[WindowTile]:
     )
 
     def order(tile: WindowTile) -> tuple[bool, float]:
-        cycles = windows.cycles(tile, machine) * (_SMALLER if tile.threads < _THREADS[0] else 1.0)
+        cycles = windows.cycles(tile, machine) * (_SMALLER_BLOCK_GAIN if tile.threads < _THREADS[0] else 1.0)
         return few and (tile.rows, tile.columns, tile.threads) != (1, 1, warp), cycles
 
     return sorted((tile for tile in every if is_possible(windows, target, tile)), key=order)

@@ -14,12 +14,12 @@ from ..tensor.scan import ScanOp
 from ..tensor.tensor import ComputeOp, Operation, PlaceholderOp
 from .dataflow import is_element_wise, total, weight
 
-_REPEATED = 12.0
-_REPEATED_ON_CPU = 3.0
+_MOST_REPEATED_INSTRUCTIONS = 12.0
+_MOST_REPEATED_INSTRUCTIONS_ON_CPU = 3.0
 """Repeated instructions per element from which on a stage is stored, on GPUs and on CPUs, which have larger caches."""
-_SHORT = 64
+_MOST_SERIAL_TERMS = 64
 """Terms of a reduction that a thread computes alone."""
-_LARGE = 256
+_LARGE_INSTRUCTIONS = 256
 """Instructions of an expression from which on it is not written out several times in a reader."""
 
 
@@ -29,7 +29,7 @@ def inline_cheap(s: ScheduleHandle, target: Target, staying: Sequence[Operation]
     order = [stage.op for stage in schedule.in_order() if not isinstance(stage.op, PlaceholderOp)]
     fixed = _of_scans(order)
     weights: dict[Operation, float] = {}
-    limit = _REPEATED if target.is_gpu else _REPEATED_ON_CPU
+    limit = _MOST_REPEATED_INSTRUCTIONS if target.is_gpu else _MOST_REPEATED_INSTRUCTIONS_ON_CPU
     for op in order:
         inside = [weights.get(t.op, 0.0) for t in op.input_tensors if is_element_wise(t.op)]
         weights[op] = weight(op.values) + sum(inside) if is_element_wise(op) else 0.0
@@ -45,7 +45,7 @@ def inline_cheap(s: ScheduleHandle, target: Target, staying: Sequence[Operation]
             written = sum(_mentions(r, op) for r in readers)
             if target.is_gpu and _only_moves(op) and all(_is_short(r) or _is_window(r, op) for r in readers):
                 repeats = min(repeats, 1)  # registers hold the elements that neighbours share
-            if (repeats - 1) * weights[op] <= limit and (written == 1 or weights[op] * written <= _LARGE):
+            if (repeats - 1) * weights[op] <= limit and (written == 1 or weights[op] * written <= _LARGE_INSTRUCTIONS):
                 if op not in staying:
                     s[op].compute_inline()
                 evaluated[op] = max(1, repeats) * own
@@ -62,7 +62,7 @@ def _only_moves(op: Operation) -> bool:
 
 def _is_short(op: Operation) -> bool:
     """Whether a reader computes elements, or reductions of a few terms each."""
-    return is_element_wise(op) or total(op.reduce_axis) <= _SHORT
+    return is_element_wise(op) or total(op.reduce_axis) <= _MOST_SERIAL_TERMS
 
 
 def _is_window(reader: Operation, op: Operation) -> bool:

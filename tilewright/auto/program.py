@@ -30,9 +30,9 @@ from .kernels import FusedKernel, RowLimits, kernels
 from .rules import ways_of
 from .ways import Way, expected_of, joined, part_of
 
-_ROW_WORK = 1 << 16
+_MOST_ROW_ITERATIONS = 1 << 16
 """Iterations that one block may compute alone."""
-_ROW_ELEMENTS = 1 << 17
+_MOST_ROW_ELEMENTS = 1 << 17
 """Elements of a row that a processor's second cache holds."""
 
 
@@ -53,7 +53,8 @@ class AutomaticProgram:
     def __post_init__(self) -> None:
         self.flow = Dataflow(self.begun())
         fewest = Machine.for_models(self.target).multiprocessors // 2 if self.target.is_gpu else 1
-        self.kernels = kernels(self.flow, RowLimits(fewest, _ROW_WORK, _ROW_ELEMENTS, self.target.is_gpu))
+        limits = RowLimits(fewest, _MOST_ROW_ITERATIONS, _MOST_ROW_ELEMENTS, self.target.is_gpu)
+        self.kernels = kernels(self.flow, limits)
         self.ways = [ways_of(self.flow, kernel, self.target, self.precision) for kernel in self.kernels]
 
     @cached_property

@@ -23,17 +23,17 @@ from .kernels import FusedKernel
 from .products import is_sum, product_of
 from .ways import Way, fixed, with_values
 
-_POWERS = (1, 2, 4, 8)
+_FACTORS = (1, 2, 4, 8)
 """Elements of a vector, rows of a thread, and blocks that share terms, among which a search chooses."""
 _WINDOWS = "windows"
 """The name of the way to reduce windows."""
-_ERROR = 1.5
+_MODEL_ERROR_FACTOR = 1.5
 """The error of the models of windows and of strategies that compute them: up to 1.5 for long windows."""
-_WORD = 4
+_REGISTER_BYTES = 4
 """Bytes of a register."""
 _MANY_TERMS = 64
 """Terms of a sum from which on the threads of a block share it, rather than one thread per sum."""
-_PARTS = (16, 32, 64, 128)
+_PARTIAL_RESULTS = (16, 32, 64, 128)
 """Partial results of a reduction on a processor."""
 _THREADS = (32, 64, 128, 256, 512, 1024)
 """Threads of a block, or along one side of it, among which a search chooses."""
@@ -64,14 +64,14 @@ def ways_of(flow: Dataflow, kernel: FusedKernel, target: Target, precision: str 
 
 def _reads_words(flow: Dataflow, kernel: FusedKernel) -> bool:
     """Whether reductions read elements of a word or more. Strategies load shorter ones as vectors."""
-    return all(read.source.dtype.bytes >= _WORD for op in kernel.reductions for read in flow.reads[op])
+    return all(read.source.dtype.bytes >= _REGISTER_BYTES for op in kernel.reductions for read in flow.reads[op])
 
 
 def _is_slower(way: Way, other: Way) -> bool:
     """Whether models expect a way to be slower than another one by more than they err."""
     if way.model is None or other.model is None:
         return False
-    return way.model(way.chosen).cycles > _ERROR * other.model(other.chosen).cycles
+    return way.model(way.chosen).cycles > _MODEL_ERROR_FACTOR * other.model(other.chosen).cycles
 
 
 def _is_small(way: Way, target: Target) -> bool:
@@ -110,7 +110,7 @@ def _without_strategies(
                       lambda s: one_element_each(s, out, target))]  # fmt: skip
     if single is out and len(out.outputs) > 1 and out.axis:
         why = f"{out.name} reduces several values at once: partial results in vectors of terms"
-        return [with_values("tuples", why, RowVectors(), {"parts": _PARTS},
+        return [with_values("tuples", why, RowVectors(), {"parts": _PARTIAL_RESULTS},
                             lambda s, t: schedule_tuples_on_processors(s, flow, kernel, t))]  # fmt: skip
     if single is not None and len(kernel.members) == (out is not single):
         why = f"each element of {out.name} is one reduction, in vectors of terms or of sums"
@@ -135,7 +135,7 @@ def _rows_on_processors(flow: Dataflow, kernel: FusedKernel) -> Way:
         "rows",
         f"the stages of a row of {kernel.out.name} run one after another, while it is in the cache",
         RowVectors(),
-        {"lanes": (8, 16, 64), "parts": _PARTS},
+        {"lanes": (8, 16, 64), "parts": _PARTIAL_RESULTS},
         lambda s, t: schedule_rows_on_processors(s, flow, kernel, t),
     )
 
@@ -181,8 +181,8 @@ def _columns(flow: Dataflow, kernel: FusedKernel, target: Target) -> list[Way]:
         return []
     tile = gpu_columns.default_tile(sums)
     values = {
-        "vector": [n for n in _POWERS if n < tile.vector], "columns": (32, 64, 128, 256), "threads": _THREADS[1:],
-        "flying": (2, 8), "shares": _POWERS,
+        "vector": [n for n in _FACTORS if n < tile.vector], "columns": (32, 64, 128, 256), "threads": _THREADS[1:],
+        "flying": (2, 8), "shares": _FACTORS,
     }  # fmt: skip
     why = (
         f"{sums.op.name} sums columns of {sums.matrix.name}: a thread loads {tile.vector} neighbours at once, and the "
@@ -199,9 +199,9 @@ def _on_gpu(flow: Dataflow, kernel: FusedKernel, target: Target) -> list[Way]:
     if gpu_elements.are_elements(kernel) and not gpu_elements.has_few_sums(flow, kernel, target):
         tile = gpu_elements.default_tile(flow, kernel, target)
         widest = gpu_elements.widest(kernel, target)
-        values: dict[str, Sequence[Any]] = {"vector": [n for n in _POWERS if n <= widest], "across": _THREADS[:-1]}
+        values: dict[str, Sequence[Any]] = {"vector": [n for n in _FACTORS if n <= widest], "across": _THREADS[:-1]}
         if len(out.axis) > 1:
-            values |= {"rows": _POWERS, "down": _POWERS}
+            values |= {"rows": _FACTORS, "down": _FACTORS}
         several = tile.vector * tile.rows
         share = f"{several} neighbours" if several > 1 else "one"
         why = f"elements of {out.name} are independent: a thread computes {share}"
@@ -218,7 +218,7 @@ def _on_gpu(flow: Dataflow, kernel: FusedKernel, target: Target) -> list[Way]:
     threads = [t for t in _THREADS if t <= target.max_threads_per_block]
     listed: dict[str, Sequence[Any]] = {"across": threads, "rows": (1, 2, 4)}
     if gpu_rows.runs_along_rows(flow, kernel):
-        listed |= {"vector": [n for n in _POWERS if n < default.vector], "keep": ("local", "shared", "")}
+        listed |= {"vector": [n for n in _FACTORS if n < default.vector], "keep": ("local", "shared", "")}
     why = f"the stages of {out.name} fall into rows: a block computes a row at a time and keeps it on the chip"
     return [with_values("rows", why, default, listed,
                         lambda s, t: gpu_rows.schedule_rows(s, flow, kernel, target, t),

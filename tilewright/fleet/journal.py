@@ -22,7 +22,7 @@ from .protocol import write_outcome
 
 _KEPT_SECONDS = 30 * 86400.0
 """How long an outcome is kept for a tuner that does not return."""
-_LIVES = 2
+_MOST_WORKERS_LOST = 2
 """The most successive workers that may end while they build one candidate."""
 _SCHEMA = """
 create table if not exists identity (name text primary key);
@@ -99,7 +99,7 @@ class Journal:
             return State.OVER, str(outcome)
         if life == self._life:
             return State.UNDER_WAY, ""
-        if not ran and lives < _LIVES:  # it was being built; perhaps its neighbour ended the worker
+        if not ran and lives < _MOST_WORKERS_LOST:  # it was being built; perhaps its neighbour ended the worker
             self._data.execute("update trials set life = ?, lives = lives + 1 where token = ?", (self._life, token))
             return State.NEW, ""
         lost = RunFailed(reason="its worker ended while it had it; it is not run again", killed=True)

@@ -35,8 +35,8 @@ from .ledger import Ledger, Sent
 from .option import RPCRunner
 from .security import NONE, Files, check_installed
 
-_PATIENCE = 60.0
-_GRACE = 60.0
+_LEAST_PATIENCE_SECONDS = 60.0
+_GRACE_SECONDS = 60.0
 _ABSENT_SECONDS = 300.0
 """Seconds without a scheduler, or without a worker, after which the session gives up."""
 _FIRST_SECONDS = 60.0
@@ -80,14 +80,14 @@ class FleetSession:
         runner: RPCRunner,
         log: Path | None = None,
         files: Files = NONE,
-        grace: float = _GRACE,
+        grace: float = _GRACE_SECONDS,
         first: float = _FIRST_SECONDS,
     ) -> None:
         check_installed()
         self.runner = runner
         self.builder = builder or LocalBuilder()
         self._target = Target.parse(target)
-        patience = max(_PATIENCE, 2 * (self.builder.timeout + runner.timeout))
+        patience = max(_LEAST_PATIENCE_SECONDS, 2 * (self.builder.timeout + runner.timeout))
         self.dispatcher = Dispatcher(str(self._target.kind), runner.key, grace, patience, runner.n_parallel)
         self.ledger = Ledger(log)
         self._files = files

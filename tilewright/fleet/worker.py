@@ -35,7 +35,7 @@ ANNOUNCED = "tilewright"
 _MOST_BUILDERS = 16
 _SPARE_CORES = 2
 """Cores of a host without builders: they serve its devices and Dask's processes."""
-_MOST_STILLBORN = 5
+_MOST_BENCHES_WITHOUT_DEVICE = 5
 _STUCK_SECONDS = 1800.0
 """A bench that has candidates and sends nothing for this long is assumed to have lost them."""
 
@@ -88,7 +88,7 @@ class Host:
         other workers measure them."""
         self._waiting: dict[str, Future[str]] = {}
         self._heard = 0.0
-        self._stillborn = 0
+        self._benches_without_device = 0
         """The number of successive benches that ended before they had the device."""
         self._process: subprocess.Popen[bytes] | None = None
         self._channel: Channel | None = None
@@ -157,7 +157,7 @@ class Host:
         for message in channel.arrived():
             if isinstance(message, Opened) and self._opened is not None and not self._opened.done():
                 self._opened.set_result(message.attributes)
-                self._stillborn = 0
+                self._benches_without_device = 0
             elif isinstance(message, Broken) and self._opened is not None and not self._opened.done():
                 self._opened.set_exception(UserError(message.reason, fix="look at the output of `tilewright doctor`"))
                 self.broken.set()
@@ -176,8 +176,8 @@ class Host:
         channel.close()
         status = self._process.wait() if self._process is not None else None
         if self._opened is not None and not self._opened.done():
-            self._stillborn += 1
-            if self._stillborn >= _MOST_STILLBORN:
+            self._benches_without_device += 1
+            if self._benches_without_device >= _MOST_BENCHES_WITHOUT_DEVICE:
                 self.broken.set()
             self._opened.set_exception(
                 UserError(

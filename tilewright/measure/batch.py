@@ -33,13 +33,13 @@ from .referee import Referee, References
 _tokens = itertools.count()
 _ATTEMPTS = 3
 """How often a task goes to another server because its server ended, or gets another reference."""
-_AHEAD = 8
+_TASKS_PER_DEVICE = 8
 """Tasks that the server holds for each device, so that the device is busy while the caller chooses candidates."""
-_UNKNOWN = 8
-"""The next batch is requested when at most 1 / `_UNKNOWN` of a batch is unfinished."""
-_NICE = 5
+_UNFINISHED_DIVISOR = 8
+"""The next batch is requested when at most 1 / `_UNFINISHED_DIVISOR` of a batch is unfinished."""
+_NICE_INCREMENT = 5
 """The increment of the nice value of a worker's builders, so that its device does not wait for them."""
-_CHUNK = 8
+_CANDIDATES_PER_CORE = 8
 """Candidates built per core before they are run, if the same cores do both."""
 
 
@@ -80,7 +80,7 @@ class Batch:
         # Jobs of a feed travel: they come a few at a time, and a builder forked for each would start cold.
         given = None if feed is None else self.jobs.__getitem__
         self.builders = WorkerPool(
-            self._build, builder.processes, builder.timeout, given, nice=0 if feed is None else _NICE
+            self._build, builder.processes, builder.timeout, given, nice=0 if feed is None else _NICE_INCREMENT
         )
         self.referee = Referee(references, self._refer, given)
         self.client: Client | None = None
@@ -125,7 +125,7 @@ class Batch:
         """
         if self.feed is not None:
             return len(self.jobs)
-        return 0 if client.on_host or not client.opened else min(self.builder.processes, size // _UNKNOWN)
+        return 0 if client.on_host or not client.opened else min(self.builder.processes, size // _UNFINISHED_DIVISOR)
 
     def _take(self, jobs: Sequence[Job], resolve: Callable[[Target], Target]) -> range:
         """Add jobs, which workers forked earlier do not know, and have them built; returns their numbers."""
@@ -182,7 +182,7 @@ class Batch:
         if client.channel.closed:
             self._lost_server()
         elif not (client.on_host and self._building):
-            while self.runnable and not client.channel.closed and len(self.running) < _AHEAD * client.usable:
+            while self.runnable and not client.channel.closed and len(self.running) < _TASKS_PER_DEVICE * client.usable:
                 self._submit(client, self.runnable.popleft())
 
     @property
@@ -213,7 +213,7 @@ class Batch:
         elif self._building or self.runnable or self.running:
             chunk = 0
         else:
-            chunk = min(len(self.unbuilt), _CHUNK * self.builder.processes)
+            chunk = min(len(self.unbuilt), _CANDIDATES_PER_CORE * self.builder.processes)
         self.builders.submit(self.unbuilt.popleft() for _ in range(chunk))
 
     def _build(self, given: int | Job) -> Built | Outcome:

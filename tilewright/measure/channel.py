@@ -25,13 +25,13 @@ from ..core.errors import UserError
 _MARK = b"twm\n"
 _HEAD = struct.Struct("<4sIQ")
 """The mark, a checksum of the message, and its length."""
-_LARGEST = 1 << 30
+_LARGEST_MESSAGE_BYTES = 1 << 30
 """Bytes of the longest message; a longer one comes from a faulty process."""
-_AT_ONCE = 1 << 26
+_MOST_BYTES_AT_ONCE = 1 << 26
 """Bytes that are received before messages are returned, so that an endless sender cannot block the receiver."""
 LATE = 1.0
 """Seconds after a deadline that show that this process was stopped, or busy with other work."""
-_LONGEST_WAIT = 3600.0
+_WAIT_SECONDS = 3600.0
 """Seconds of the longest wait: system calls are limited to some days, and waking up early costs nothing."""
 
 
@@ -133,7 +133,7 @@ class Channel:
 
     def _fill(self) -> None:
         """Receive the data that have arrived."""
-        while not self.closed and len(self._held) < _AT_ONCE + self._missing:
+        while not self.closed and len(self._held) < _MOST_BYTES_AT_ONCE + self._missing:
             try:
                 data = self.socket.recv(1 << 20, socket.MSG_DONTWAIT)
             except BlockingIOError:
@@ -148,7 +148,7 @@ class Channel:
         if len(self._held) < _HEAD.size:
             return None
         mark, check, length = _HEAD.unpack_from(self._held)
-        if mark != _MARK or length > _LARGEST:
+        if mark != _MARK or length > _LARGEST_MESSAGE_BYTES:
             return self._garbled("sent what is not a message")
         end = _HEAD.size + length
         self._missing = end
@@ -178,5 +178,5 @@ def wait(descriptors: Iterable[int], until: float | None) -> set[int]:
     for descriptor in descriptors:
         poll.register(descriptor, select.POLLIN)
     # Rounded up: a wait that ends a moment early would be followed by another, and another.
-    found = poll.poll(None if until is None else min(max(0.0, until - time.monotonic()), _LONGEST_WAIT) * 1e3 + 1)
+    found = poll.poll(None if until is None else min(max(0.0, until - time.monotonic()), _WAIT_SECONDS) * 1e3 + 1)
     return {descriptor for descriptor, _ in found}

@@ -22,9 +22,9 @@ from contextlib import suppress
 TUNER = "TILEWRIGHT_TUNER"
 WORKER = "TILEWRIGHT_WORKER"
 _ROUNDS = 8
-_POLLED = 1.0
+_POLL_SECONDS = 1.0
 """Seconds between looks, on kernels without descriptors of processes (before Linux 5.3)."""
-_GRACE = 3.0
+_GRACE_SECONDS = 3.0
 """Seconds after the end of a tuner in which its processes may end their children and remove their files."""
 
 
@@ -81,7 +81,7 @@ def _await_end(pid: int, start: str) -> None:
         descriptor = os.pidfd_open(pid)
     except (OSError, AttributeError):
         while began(pid) == start:
-            time.sleep(_POLLED)
+            time.sleep(_POLL_SECONDS)
         return
     if began(pid) == start:
         select.select([descriptor], [], [])
@@ -108,7 +108,7 @@ def remove_folders(temporary: str, mark: str) -> None:
         for name in left:
             with suppress(OSError):
                 _remove(os.path.join(temporary, name))
-        time.sleep(_POLLED / 20)
+        time.sleep(_POLL_SECONDS / 20)
 
 
 def main() -> None:
@@ -120,9 +120,9 @@ def main() -> None:
         signal.signal(number, signal.SIG_IGN)
     pid, start, mark, temporary = int(sys.argv[1]), *sys.argv[2:]
     _await_end(pid, start)
-    end = time.monotonic() + _GRACE
+    end = time.monotonic() + _GRACE_SECONDS
     while marked(TUNER, mark) and time.monotonic() < end:
-        time.sleep(_POLLED / 20)
+        time.sleep(_POLL_SECONDS / 20)
     kill_marked(TUNER, mark)
     remove_folders(temporary, mark)  # on a busy machine, the responsible process was ended before
 

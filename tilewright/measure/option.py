@@ -105,7 +105,7 @@ class LocalRunner(_RunOptions):
         return {name: value for name, value in vars(self).items() if name != "_ref_input"}
 
 
-_LONGEST = 10**300
+_LONGEST_SECONDS = 10**300
 """Seconds; values far above it are not representable as a float."""
 
 
@@ -124,7 +124,7 @@ def check_count(who: str, name: str, value: Any) -> None:
 
 
 def _check_seconds(who: str, name: str, value: Any) -> None:
-    if isinstance(value, int) and value > _LONGEST:
+    if isinstance(value, int) and value > _LONGEST_SECONDS:
         raise UserError(
             f"{name}= is a number of more than 300 digits: seconds are needed", primitive=who, fix=f"{name}=10"
         )

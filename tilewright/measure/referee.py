@@ -20,15 +20,15 @@ from typing import Any
 from .pool import Died, WorkerPool
 
 _log = logging.getLogger("autotvm")
-_SECONDS = 120.0
+_COMPUTATION_SECONDS = 120.0
 _ATTEMPTS = 3
 """The most failed computations per round; each uses another configuration if there is one."""
-_OVERDUE = 2
+_MOST_OVERDUE = 2
 """The most computations that may run out of time: one configuration may hang; after two, the workload is too large."""
 _ROUNDS = 4
 _IDLE_SECONDS = 600.0
 """A reference that was not used for this long may be removed if the disk is full: no candidate waits for it."""
-_PAUSE = 16
+_UNCHECKED_CANDIDATES = 16
 """Candidates that run unchecked between the first failed round and the next; each failure doubles their number."""
 
 
@@ -106,7 +106,7 @@ class References:
         """Note that a round of attempts ended without a reference."""
         failed = self._failed.setdefault(workload, _Failed())
         failed.reason = reason
-        failed.left = _PAUSE << failed.rounds
+        failed.left = _UNCHECKED_CANDIDATES << failed.rounds
         failed.rounds += 1
         failed.final = final or failed.rounds >= _ROUNDS
 
@@ -142,7 +142,7 @@ class Referee:
         given: Callable[[int], Any] | None = None,
     ) -> None:
         self.references = references
-        self.pool = WorkerPool(compute, 1, _SECONDS, given)
+        self.pool = WorkerPool(compute, 1, _COMPUTATION_SECONDS, given)
         self._rounds: dict[Any, _Round] = {}
         self._asked: dict[int, Any] = {}  # job → the workload whose reference is being computed from it
 
@@ -175,8 +175,8 @@ class Referee:
             if path:
                 self.references.keep(workload, path)
                 released += self._rounds.pop(workload).waiting
-            elif len(one.tried) >= _ATTEMPTS or one.overdue >= _OVERDUE:
-                self.references.fail(workload, failure, one.overdue >= _OVERDUE)
+            elif len(one.tried) >= _ATTEMPTS or one.overdue >= _MOST_OVERDUE:
+                self.references.fail(workload, failure, one.overdue >= _MOST_OVERDUE)
                 _log.warning("outputs are not checked, as there is no reference to compare them with: %s", failure)
                 released += self._rounds.pop(workload).waiting
         for workload, one in self._rounds.items():
@@ -191,7 +191,7 @@ class Referee:
         if not isinstance(result, Died):
             return result
         one.overdue += result.overdue
-        how = f"took more than {_SECONDS:g} s" if result.overdue else f"failed: its process {result.how}"
+        how = f"took more than {_COMPUTATION_SECONDS:g} s" if result.overdue else f"failed: its process {result.how}"
         return "", f"computing it {how}"
 
     def _ask(self, workload: Any, one: _Round, index: int) -> None:

@@ -25,7 +25,7 @@ from ..tensor.tensor import PlaceholderOp, Tensor, topological
 from .job import CheckSpec
 from .reference_file import random
 
-_LOOSEST = 0.1
+_LOOSEST_TOLERANCE = 0.1
 
 
 def describe(args: Sequence[Any], rounding: float = 0.0) -> CheckSpec:
@@ -59,7 +59,7 @@ def tolerance(sums: Sequence[tuple[int, float]], rounding: float = 0.0) -> float
     """
     largest = max((unit for _, unit in sums), default=0.0)
     walk = math.sqrt(sum(terms * unit**2 for terms, unit in sums))
-    return min(_LOOSEST, 16 * max(largest, rounding) + 8 * walk)
+    return min(_LOOSEST_TOLERANCE, 16 * max(largest, rounding) + 8 * walk)
 
 
 def _unit(dtype: DType) -> float:

@@ -31,10 +31,11 @@ from .option import LocalBuilder, LocalRunner
 from .outcome import Outcome
 from .referee import References
 
-_STILLBORN = 5
+_MOST_SERVERS_WITHOUT_DEVICE = 5
 """The number of successive servers without an open device after which the session gives up."""
-_BARREN = 20
+_MOST_SERVERS_WITHOUT_RESULT = 20
 """The number of successive servers without a result after which the session gives up."""
+_ENDS = "the measurement server ends, again and again, before it has {}"
 
 __all__ = ["Job", "MeasureSession"]
 
@@ -53,7 +54,7 @@ class MeasureSession:
         # Made when first needed. The server, or the guard, removes it should this process be killed.
         self._folder = Path(tempfile.gettempdir()) / folder_name(tuner_mark(), uuid.uuid4().hex)
         self._folder_made = False
-        self._stillborn = self._barren = 0
+        self._servers_without_device = self._servers_without_result = 0
         self._references = References()
         self._client: Client | None = None
         self._tidy = weakref.finalize(self, _remove, self._folder, os.getpid())
@@ -121,11 +122,12 @@ class MeasureSession:
             raise UserError("this session is closed", primitive="measure", fix="make another MeasureSession")
         if self._client is None or self._client.channel.closed:
             if self._client is not None:
-                self._stillborn = 0 if self._client.opened else self._stillborn + 1
-                self._barren = 0 if self._client.results else self._barren + 1
-                if self._stillborn >= _STILLBORN or self._barren >= _BARREN:
-                    what = "opened a device" if self._stillborn >= _STILLBORN else "a result"
-                    raise InternalError(f"the measurement server ends, again and again, before it has {what}")
+                self._servers_without_device = 0 if self._client.opened else self._servers_without_device + 1
+                self._servers_without_result = 0 if self._client.results else self._servers_without_result + 1
+                if self._servers_without_device >= _MOST_SERVERS_WITHOUT_DEVICE:
+                    raise InternalError(_ENDS.format("opened a device"))
+                if self._servers_without_result >= _MOST_SERVERS_WITHOUT_RESULT:
+                    raise InternalError(_ENDS.format("a result"))
             self._disconnect()
             self._client = Client(str(self._target.kind), self.runner.n_parallel or 1, self._folder)
         return self._client

@@ -23,7 +23,7 @@ from .flops import count_flop
 from .space.config import Config
 from .space.space import Space
 
-_DRAWN = 64
+_POINTS_DRAWN = 64
 """Points of a space that are drawn to find one configuration."""
 
 Program = tuple[ScheduleHandle, list[Any]]
@@ -206,7 +206,7 @@ class Task:
             counted = self.declared.flop
             if not counted:
                 # All configurations compute the same: any one will do. A sparse space draws fewer points than asked.
-                some, *_ = self.config_space.draw(np.random.default_rng(0), _DRAWN).tolist()
+                some, *_ = self.config_space.draw(np.random.default_rng(0), _POINTS_DRAWN).tolist()
                 config = self.config_space.get(self.config_space.index(some))
                 counted = count_flop(self.instantiate(config)[0].value)
             self._flop = counted
@@ -306,14 +306,14 @@ def _candidate(
     return Candidate(Task(name, args, target, template), config)
 
 
-_DEEPEST = 32
+_DEEPEST_NESTING = 32
 
 
 def freeze(value: Any, depth: int = 0) -> Any:
     """An argument as a value that compares, hashes and can be written to a log: tensors by shape and type."""
-    if depth > _DEEPEST:
+    if depth > _DEEPEST_NESTING:
         raise UserError(
-            f"the arguments of a template are nested more than {_DEEPEST} deep",
+            f"the arguments of a template are nested more than {_DEEPEST_NESTING} deep",
             primitive="task.create",
             fix="templates take numbers, strings, None, tensors, and tuples of these",
         )

@@ -13,7 +13,7 @@ from ...core.vectorized import Number, ceiling, either, least, most, of_each, up
 from .fitted import Quantities
 from .machine import Machine
 
-_FEW_WAVES = 3
+_MOST_WHOLE_WAVES = 3
 """Waves up to which a partial one takes as long as a full one."""
 
 
@@ -43,7 +43,7 @@ def in_waves(
     """
     waves = blocks / (machine.multiprocessors * together)
     tail = getattr(at, "tail_waves", None)
-    count = upwards(waves) if tail is None else either(waves <= _FEW_WAVES, upwards(waves), waves + tail)
+    count = upwards(waves) if tail is None else either(waves <= _MOST_WHOLE_WAVES, upwards(waves), waves + tail)
     return most(count * wave, *bounds) + at.launch_cycles
 
 

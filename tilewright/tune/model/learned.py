@@ -11,11 +11,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-_LENGTHS = (0.35, 0.7, 1.4)
-_NOISES = (0.01, 0.04, 0.16)
-_TRUST = 1.0
+_LENGTH_SCALES = (0.35, 0.7, 1.4)
+_NOISE_VARIANCES = (0.01, 0.04, 0.16)
+_ERROR_SCALE = 1.0
 """Scale of the errors (sums of squares of logarithms) at which predictions lose their weight."""
-_PRIOR = 0.35
+_MODEL_DEVIATION = 0.35
 """Standard deviation expected of the model's error (of a logarithm)."""
 
 
@@ -38,7 +38,7 @@ class Corrections:
         self._solved = np.zeros(0)
         self._mean = 0.0
         self._middle, self._trust = 0.0, 1.0
-        self._length, self._variance = 1.0, _PRIOR**2
+        self._length, self._variance = 1.0, _MODEL_DEVIATION**2
 
     def fit(self, rows: np.ndarray, predicted: np.ndarray, measured: np.ndarray) -> None:
         """Learn from measurements: their rows of features, and the predicted and measured seconds of each."""
@@ -46,7 +46,7 @@ class Corrections:
         expected = np.clip(np.log(predicted) - self._middle, -2.0, 2.0)
         found = np.log(measured) - np.median(np.log(measured))
         # If the predictions do not distinguish the measured kernels, they should not lead the search.
-        self._trust = float(np.clip((expected @ found + _TRUST) / (expected @ expected + _TRUST), 0.0, 1.2))
+        self._trust = float(np.clip((expected @ found + _ERROR_SCALE) / (expected @ expected + _ERROR_SCALE), 0.0, 1.2))
         errors = np.log(measured) - self._trusted(np.log(predicted))
         self._centre = rows.mean(axis=0)
         self._scale = np.maximum(rows.std(axis=0), 0.05)
@@ -57,10 +57,10 @@ class Corrections:
         spread = max(float(centred.std()), 0.05)
         best = -np.inf
         distances = _distances(self._rows, self._rows) / np.sqrt(rows.shape[1])
-        for length in _LENGTHS:
+        for length in _LENGTH_SCALES:
             values, vectors = np.linalg.eigh(_matern(distances / length))
             turned = vectors.T @ (centred / spread)
-            for noise in _NOISES:
+            for noise in _NOISE_VARIANCES:
                 lifted = np.maximum(values, 0) + noise
                 likelihood = -0.5 * float((turned**2 / lifted).sum() + np.log(lifted).sum())
                 if likelihood > best:
@@ -77,7 +77,7 @@ class Corrections:
         """Estimate the logarithms of seconds, from rows of features and predicted seconds."""
         plain = self._trusted(np.log(predicted))
         if not len(self._rows):
-            return Estimate(plain, np.full(len(rows), _PRIOR))
+            return Estimate(plain, np.full(len(rows), _MODEL_DEVIATION))
         scaled = (rows - self._centre) / self._scale
         distances = _distances(scaled, self._rows) / (self._length * np.sqrt(rows.shape[1]))
         kernel = _matern(distances)

@@ -22,10 +22,10 @@ from .scoring import Scorer
 WHOLE = 12_000
 """Largest number of configurations of a space that is scored completely."""
 LATER = 0.03
-_SAMPLE, _KEPT, _ROUNDS, _CHILDREN = 2048, 96, 8, 1024
-_NEAR, _NEAR_KEPT, _NEAR_ROUNDS = 96, 8, 4
+_DRAWN, _BEST_KEPT, _ROUNDS, _CHILDREN = 2048, 96, 8, 1024
+_NEIGHBOURS, _NEIGHBOURS_KEPT, _NEIGHBOUR_ROUNDS = 96, 8, 4
 """Configurations that a round beside the default configuration scores, and how many it begins at; the rounds."""
-_LITTLE = 0.05
+_SMALL_SPACE_SHARE = 0.05
 """The part of `WHOLE` up to which a space is scored completely at any effort."""
 
 
@@ -100,13 +100,13 @@ class Ranking:
         ranked = expected.rank(2 * count) if expected is not None else []
         if ranked:
             self._score(np.array([self.space.point(index) for index in ranked], dtype=np.int64))
-        elif self.space.range_length <= WHOLE * (self.effort or _LITTLE):
+        elif self.space.range_length <= WHOLE * (self.effort or _SMALL_SPACE_SHARE):
             self._score(np.array([self.space.point(i) for i in self.space], dtype=np.int64))
         else:
             self._begin_at_default()
             if self.effort:
-                self._score(self.space.draw(self.rng, int(_SAMPLE * self.effort)))
-                self._walk(max(count, int(_KEPT * self.effort)))
+                self._score(self.space.draw(self.rng, int(_DRAWN * self.effort)))
+                self._walk(max(count, int(_BEST_KEPT * self.effort)))
         order = self._default_first(self._of_different_kinds())[:count]
         return Ranked(tuple(index for _, index in order), tuple(seconds for seconds, _ in order))
 
@@ -117,11 +117,11 @@ class Ranking:
             return
         start = np.array([self.space.point(default.find())], dtype=np.int64)
         self._score(start)
-        for _ in range(_NEAR_ROUNDS):
-            best = [index for _, index in self._in_order()[:_NEAR_KEPT]]
+        for _ in range(_NEIGHBOUR_ROUNDS):
+            best = [index for _, index in self._in_order()[:_NEIGHBOURS_KEPT]]
             if best:
                 start = np.array([self.space.point(i) for i in best], dtype=np.int64)
-            self._score(self.moves.mutated(np.repeat(start, -(-_NEAR // len(start)), axis=0)))
+            self._score(self.moves.mutated(np.repeat(start, -(-_NEIGHBOURS // len(start)), axis=0)))
 
     def _default_first(self, order: list[tuple[float, int]]) -> list[tuple[float, int]]:
         """Return the order, with the template's default configuration in front unless another has the lead."""

@@ -20,7 +20,7 @@ from .structure import Structure, Structures
 from .traced import Columns
 from .work import NAMES, Counts, Work
 
-_AT_ONCE = 8192
+_CONFIGURATIONS_PER_PASS = 8192
 """Configurations per pass: the addresses of their lanes fit the cache of a processor."""
 
 
@@ -53,8 +53,8 @@ class Scorer:
             return self._expected(self.task.declared.expected, points)
         seconds = np.full(len(points), np.inf)
         counts = np.zeros((len(points), len(NAMES)))
-        for at in range(0, len(points), _AT_ONCE):
-            some = points[at : at + _AT_ONCE]
+        for at in range(0, len(points), _CONFIGURATIONS_PER_PASS):
+            some = points[at : at + _CONFIGURATIONS_PER_PASS]
             for rows, structure, columns in self.structures.groups(some):
                 found = self._of_structure(structure, columns)
                 if found is not None:

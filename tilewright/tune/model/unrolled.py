@@ -17,7 +17,7 @@ from ...schedule.value import Schedule
 from .extents import KernelExtents, StageExtents
 from .traced import Number
 
-_COMPILER_UNROLLS = 96
+_MOST_STEPS_UNROLLED_BY_COMPILER = 96
 """Number of steps that the back end's compiler unrolls by itself."""
 _YES, _NO = np.ones((), bool), np.zeros((), bool)
 
@@ -81,8 +81,8 @@ class Unrolled:
         if body.loop is None:
             return steps, rolled
         size = steps * body.extent
-        auto = ~np.asarray(rolled) & (size <= np.maximum(self.most, _COMPILER_UNROLLS))
-        self._flags[body.loop.var] = auto, auto & (size <= self.most), auto & (size > _COMPILER_UNROLLS)
+        auto = ~np.asarray(rolled) & (size <= np.maximum(self.most, _MOST_STEPS_UNROLLED_BY_COMPILER))
+        self._flags[body.loop.var] = auto, auto & (size <= self.most), auto & (size > _MOST_STEPS_UNROLLED_BY_COMPILER)
         written = auto | (body.extent == 1) | self.is_asked(body.loop)
         return np.where(written, size, steps), rolled | ~written
 

@@ -42,9 +42,9 @@ NAMES = (
     "uneven", "guarded", "fill_guarded", "fill_serial", "fill_alone", "fill_tails", "first_tails", "marked",
     "fill_sectors", "near_bytes", "guarded_sectors", "branched", "fresh_sectors", "near_sectors", "common_bytes",
 )  # fmt: skip
-_TOGETHER = 8
+_MOST_UNROLLED_ITERATIONS = 8
 """Number of iterations up to which the back end's compiler unrolls a loop completely."""
-_AT_A_TIME = 4
+_UNROLLED_ITERATIONS = 4
 """Number of iterations of a longer loop that it unrolls."""
 
 
@@ -330,11 +330,11 @@ class Work:
             if source is None:
                 # Unrolled loads are issued together. In a loop, guarded loads wait for their values one by one, and
                 # others by fours, since the back end's compiler unrolls long loops by four.
-                checked, together = compares > 0, self.explicit | (each <= _TOGETHER)
+                checked, together = compares > 0, self.explicit | (each <= _MOST_UNROLLED_ITERATIONS)
                 if not checked:
                     together = together | (each <= self.unrolls)
                 self._add("fill_guarded", np.where(together & checked, times, 0))
-                self._add("fill_serial", np.where(together, 0, times if checked else times / _AT_A_TIME))
+                self._add("fill_serial", np.where(together, 0, times if checked else times / _UNROLLED_ITERATIONS))
                 # Not all threads fill the last part. Its own condition makes it a branch: its loads are issued when the
                 # parts before it have arrived.
                 partial = (found.elements % (self.kernel.threads * vector) != 0) & ~self._ends_in_padding(found, each)

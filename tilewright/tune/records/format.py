@@ -141,7 +141,7 @@ def decode(row: str, protocol: str = "json") -> Pair:
     if not isinstance(row, str):
         raise _foreign(f"it is {row!r}, no text")
     if _is_nested(row):
-        raise _foreign(f"brackets nested more than {_DEEPEST} deep")
+        raise _foreign(f"brackets nested more than {_DEEPEST_BRACKETS} deep")
     if (pair := _quickly(row)) is not None:
         return pair
     try:
@@ -157,19 +157,19 @@ def decode(row: str, protocol: str = "json") -> Pair:
 
 
 _LONGEST_REASON = 300
-_DEEPEST = 64
+_DEEPEST_BRACKETS = 64
 """Brackets within brackets: a record has five, and a template's arguments seldom more."""
 _BRACKETS = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{}]')
 
 
 def _is_nested(row: str) -> bool:
     """Whether the brackets of a line are nested too deep for a walk over their contents."""
-    if row.count("[") + row.count("{") <= _DEEPEST:
+    if row.count("[") + row.count("{") <= _DEEPEST_BRACKETS:
         return False
     depth = 0
     for found in _BRACKETS.finditer(row):
         depth += {"[": 1, "{": 1, "]": -1, "}": -1}.get(found[0], 0)
-        if depth > _DEEPEST:
+        if depth > _DEEPEST_BRACKETS:
             return True
     return False
 

@@ -16,11 +16,11 @@ from ..space.space import Space
 from .search import Search, Seen
 from .trees import TreeModel
 
-_LEAST = 8
+_LEAST_RESULTS = 8
 """Least number of results to learn from."""
-_ENOUGH = 64
+_RESULTS_WITHOUT_ADVICE = 64
 """Number of results from which on advice is no longer needed."""
-_LOOKED_AT = 4
+_INSPECTED_PER_TRIAL = 4
 """Number of candidates whose loop nests are inspected, per measured one."""
 
 
@@ -67,7 +67,7 @@ class AnnealingSearch(Search):
         return list(self._advice.values())
 
     def overshoot(self, count: int) -> int:
-        return count if self.feature_kind == "knob" else _LOOKED_AT * count
+        return count if self.feature_kind == "knob" else _INSPECTED_PER_TRIAL * count
 
     def learn(self, results: Sequence[Seen]) -> None:
         self._seen.update({seen.index: seen for seen in results})
@@ -108,7 +108,7 @@ class AnnealingSearch(Search):
             return
         self._unlearned["knobs"] = False
         scores = self._scores()
-        if len(scores) < _ENOUGH:  # until there is enough of its own, the results of others give the direction
+        if len(scores) < _RESULTS_WITHOUT_ADVICE:  # the results of others give the direction
             scores = {i: seen.score for i, seen in self._advice.items()} | scores
         self._knobs = self._fitted(scores, lambda order: self._rows(np.array([self.space.point(i) for i in order])))
 
@@ -126,7 +126,7 @@ class AnnealingSearch(Search):
 
     def _fitted(self, scores: Mapping[int, float], rows: Callable[[list[int]], np.ndarray]) -> TreeModel | None:
         """A model of `scores`; None if they are too few."""
-        if len(scores) < _LEAST:
+        if len(scores) < _LEAST_RESULTS:
             return None
         # In the order of the indices: results come in the order in which they are done, which is never the same.
         order = sorted(scores)

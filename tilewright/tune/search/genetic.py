@@ -12,7 +12,7 @@ from ...core.errors import UserError
 from ..space.space import Space
 from .search import ENUMERABLE, Search, Seen
 
-_ATTEMPTS = 50
+_MOST_DRAWS = 50
 
 
 class GeneticSearch(Search):
@@ -52,7 +52,7 @@ class GeneticSearch(Search):
     def propose(self, count: int) -> list[int]:
         found: list[int] = []
         if self._parents():
-            for _ in range(_ATTEMPTS):
+            for _ in range(_MOST_DRAWS):
                 if len(found) < count:
                     found += self._new(self.space.indices(self._children(count - len(found))), count - len(found))
         found += self._new(self._advised, count - len(found))
@@ -67,7 +67,7 @@ class GeneticSearch(Search):
             drawn: list[int] = self.rng.permutation(valid)[: self.pop_size].tolist()
             return drawn
         found: dict[int, None] = {}
-        for _ in range(_ATTEMPTS):
+        for _ in range(_MOST_DRAWS):
             if len(found) < self.pop_size:
                 found.update(dict.fromkeys(self.space.indices(self.space.draw(self.rng, 2 * self.pop_size))))
         return list(found)[: self.pop_size]

@@ -26,22 +26,22 @@ from ..task import Task
 from .annealing import AnnealingSearch
 from .search import Search, Seen
 
-_ELITE, _ALIKE = 32, 4
+_ELITE_SIZE, _ELITE_PER_KIND = 32, 4
 """The number of configurations that new ones are made of, and how many of them may have the same tiles of threads."""
-_CHILDREN, _CROSSED, _RANDOM, _RANKED = 640, 256, 192, 256
-_ALIKE_ROWS = 0.15
+_MUTATED, _CROSSED, _RANDOM, _RANKED = 640, 256, 192, 256
+_LEAST_DISTANCE = 0.15
 """Candidates whose features differ less (in standard deviations of the pool) are not measured in one batch."""
-_PATIENCE = 3
+_BATCHES_WITHOUT_GAIN = 3
 """Number of batches without gain after which the search explores elsewhere."""
-_GAIN = 1.005
-_TRIED, _OWN = (32, 160), 0.94
+_LEAST_GAIN_FACTOR = 1.005
+_SAMPLE_SIZES, _MOST_STRUCTURES = (32, 160), 0.94
 """The sizes of the samples that show whether the model covers a space, and the largest share of structures.
 
 The model does not cover a space if the samples have more structures than this share of their configurations.
 """
-_LEARNED = 600
+_MOST_RESULTS_LEARNED = 600
 """Number of results to learn from, the fastest first."""
-_FAILED = 8.0
+_FAILURE_SLOWDOWN = 8.0
 """A failure counts as a run that is slower than predicted by this factor."""
 
 
@@ -101,12 +101,12 @@ class GuidedSearch(Search):
         if self.task.declared.expected is not None:
             return True
         rng, seen = np.random.default_rng(0), 0
-        for count in _TRIED:
+        for count in _SAMPLE_SIZES:
             some = self.space.draw(rng, count)
             seen += len(some)
             if not np.isfinite(self.scorer.score(some).seconds).any():
                 return False
-            if 2 * self.scorer.structures.count <= seen or self.scorer.structures.count > _OWN * seen:
+            if 2 * self.scorer.structures.count <= seen or self.scorer.structures.count > _MOST_STRUCTURES * seen:
                 return 2 * self.scorer.structures.count <= seen
         return False
 
@@ -133,11 +133,11 @@ class GuidedSearch(Search):
             return
         self._unlearned = False
         # In the order of their times and indices: results come in the order in which they are done, never the same.
-        known = self._features(sorted(self._seconds, key=lambda i: (self._seconds[i], i))[:_LEARNED])
-        failed = self._features(sorted(self._failed))[: _LEARNED // 4]
+        known = self._features(sorted(self._seconds, key=lambda i: (self._seconds[i], i))[:_MOST_RESULTS_LEARNED])
+        failed = self._features(sorted(self._failed))[: _MOST_RESULTS_LEARNED // 4]
         if len(known) < 2:
             return
-        slower = _FAILED * float(np.median([self._seconds[i] / self._predicted[i] for i in known]))
+        slower = _FAILURE_SLOWDOWN * float(np.median([self._seconds[i] / self._predicted[i] for i in known]))
         measured = [*(self._seconds[i] for i in known), *(slower * self._predicted[i] for i in failed)]
         both = (*known, *failed)
         rows, predicted = np.array([self._rows[i] for i in both]), np.array([self._predicted[i] for i in both])
@@ -153,9 +153,9 @@ class GuidedSearch(Search):
             self._ranked = list(self._ranking.best(4 * _RANKED).indices)
         best = min(self._seconds.values(), default=np.inf)
         if self._seconds:
-            self._stale = 0 if best * _GAIN < self._best_at_last else self._stale + 1
+            self._stale = 0 if best * _LEAST_GAIN_FACTOR < self._best_at_last else self._stale + 1
             self._best_at_last = min(best, self._best_at_last)
-        elsewhere = self._stale >= _PATIENCE
+        elsewhere = self._stale >= _BATCHES_WITHOUT_GAIN
         if elsewhere:
             self._stale = 0
         pool = self._features([i for i in self._pool(elsewhere) if i not in self.tried])
@@ -173,12 +173,12 @@ class GuidedSearch(Search):
         if self.space.range_length <= WHOLE:
             return [i for i in self._all if i not in self.tried]
         elite = [] if elsewhere else self._elite()
-        start = elite or [i for i in self._ranked if i not in self.tried][:_ELITE]
+        start = elite or [i for i in self._ranked if i not in self.tried][:_ELITE_SIZE]
         made = [self.space.draw(self.rng, _RANDOM * (4 if elsewhere else 1))]
         if start:
             points = np.array([self.space.point(i) for i in start], dtype=np.int64)
             weights = 1.0 / (np.arange(len(points)) + 4)
-            parents = points[self.rng.choice(len(points), size=_CHILDREN, p=weights / weights.sum())]
+            parents = points[self.rng.choice(len(points), size=_MUTATED, p=weights / weights.sum())]
             made.append(self._moves.mutated(parents))
             made.append(self._moves.mutated(self._moves.crossed(points, _CROSSED)))
         ranked = [i for i in self._ranked if i not in self.tried][:_RANKED]
@@ -197,7 +197,7 @@ class GuidedSearch(Search):
             row = self._rows.get(index)
             kind = () if row is None else _kind(row)
             kinds[kind] += 1
-            if kinds[kind] <= _ALIKE and len(found) < _ELITE:
+            if kinds[kind] <= _ELITE_PER_KIND and len(found) < _ELITE_SIZE:
                 found.append(index)
         return found
 
@@ -206,7 +206,7 @@ class GuidedSearch(Search):
         rows = np.array([self._rows[i] for i in pool])
         estimate = self._corrections.estimate(rows, np.array([self._predicted[i] for i in pool]))
         hope = estimate.mean - self.caution * estimate.deviation
-        if self.least_gain and len(self._seconds) > _ELITE and hope.min() > np.log(best * (1 - self.least_gain)):
+        if self.least_gain and len(self._seconds) > _ELITE_SIZE and hope.min() > np.log(best * (1 - self.least_gain)):
             return []
         # Half of a batch are the most promising candidates; the other half is drawn with the probability of being the
         # fastest.
@@ -224,7 +224,7 @@ class GuidedSearch(Search):
             if kind and kinds[kind] < most:
                 taken.append(place)
                 kinds[kind] += 1
-                near |= np.abs(scaled - scaled[place]).mean(axis=1) < _ALIKE_ROWS
+                near |= np.abs(scaled - scaled[place]).mean(axis=1) < _LEAST_DISTANCE
         return [pool[place] for place in dict.fromkeys((*taken, *order))]
 
     def _features(self, indices: Sequence[int]) -> list[int]:

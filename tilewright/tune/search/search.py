@@ -17,7 +17,7 @@ from ..space.space import Space
 
 ENUMERABLE = 1 << 16
 """Spaces up to this size are listed, so that the last configurations are found as quickly as the first."""
-_ADVISED = 8
+_MOST_ADVISED = 8
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class Search(ABC):
     def advise(self, results: Sequence[Seen]) -> None:
         """Take results from elsewhere (another device or compiler) as advice: the best of them are tried first."""
         best = sorted((seen for seen in results if seen.score > 0), key=lambda seen: (-seen.score, seen.index))
-        self._advised += [seen.index for seen in best[:_ADVISED]]
+        self._advised += [seen.index for seen in best[:_MOST_ADVISED]]
 
     def suggest(self, indices: Sequence[int]) -> None:
         """Try these first."""

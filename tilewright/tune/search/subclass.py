@@ -14,9 +14,9 @@ from ..space.config import Config
 from ..task import Task
 from .search import Search, Seen
 
-_TIMES = 64
+_LONGEST_BATCH_FACTOR = 64
 """Largest length of a batch, as a multiple of the requested length."""
-_ATTEMPTS = 1000
+_MOST_BATCHES_WITHOUT_NEW = 1000
 """Number of batches in a row without anything new that ends the search."""
 
 
@@ -43,7 +43,7 @@ class SubclassSearch(Search):
         self._known: dict[int, float] = {}
 
     def propose(self, count: int) -> list[int]:
-        for _ in range(_ATTEMPTS):
+        for _ in range(_MOST_BATCHES_WITHOUT_NEW):
             given = [self._index(config) for config in self._batch(count)] if self._tuner.has_next() else []
             if not given:
                 return []
@@ -55,7 +55,7 @@ class SubclassSearch(Search):
 
     def _batch(self, count: int) -> list[Config]:
         """The next batch of the tuner; raises UserError if it is not a batch, or has no end."""
-        most = _TIMES * count + _TIMES
+        most = _LONGEST_BATCH_FACTOR * count + _LONGEST_BATCH_FACTOR
         given: Any = self._tuner.next_batch(count)
         batch = list(islice(given, most + 1)) if isinstance(given, Iterable) else None
         if batch is None or len(batch) > most:

@@ -14,7 +14,7 @@ from ...measure.outcome import Measured, Outcome
 from .run import Run
 
 LEAST_ROUNDS, MOST_ROUNDS = 3, 7
-_NOISY = 1.1
+_NOISE_FACTOR = 1.1
 """Another round follows if a time of the last one is longer by this factor than the fastest of its contender."""
 
 
@@ -99,7 +99,7 @@ def _measured_in_turns(contenders: Sequence[Contender]) -> dict[Contender, Outco
 def _is_settled(rounds: Sequence[Sequence[Measured]]) -> bool:
     """Whether the last round was calm, and has the winner of all rounds."""
     last, least = [each[-1].mean for each in rounds], [_fastest(each).mean for each in rounds]
-    calm = all(now <= _NOISY * before for now, before in zip(last, least, strict=True))
+    calm = all(now <= _NOISE_FACTOR * before for now, before in zip(last, least, strict=True))
     return calm and last.index(min(last)) == least.index(min(least))
 
 

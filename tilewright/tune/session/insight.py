@@ -18,7 +18,7 @@ from ..space.config import Config
 from ..task import Workload
 from .trials import gist, kind_of
 
-_PAUSE = 300.0
+_PAUSE_SECONDS = 300.0
 """A pause of this many seconds between two records, beyond the time of the second, separates sessions."""
 _MOST_CAUSES = 12
 _MOST_CHOICES = 6
@@ -128,7 +128,7 @@ def _progress(pairs: Sequence[Pair]) -> tuple[tuple[Point, ...], int, float]:
     for inp, result in pairs:
         own = result.all_cost if math.isfinite(result.all_cost) else 0.0
         gap = own if before is None else result.timestamp - before
-        elapsed += max(0.0, gap if gap <= own + _PAUSE else own)
+        elapsed += max(0.0, gap if gap <= own + _PAUSE_SECONDS else own)
         before = result.timestamp
         if inp.notes.refused or inp.notes.confirmed:
             continue

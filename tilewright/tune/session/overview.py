@@ -15,7 +15,7 @@ from ..task import Task
 from .trials import Tally
 
 _MOST_LINES = 20
-_LONGEST = 60
+_LONGEST_NAME = 60
 
 
 class Overview:
@@ -25,7 +25,7 @@ class Overview:
         self, tallies: Sequence[Tally], tasks: Sequence[Task], trials: int | None, seconds: float | None
     ) -> None:
         self.tallies = tallies
-        self.names = [one_line(f"{task.name}{task.args}")[:_LONGEST] for task in tasks]
+        self.names = [one_line(f"{task.name}{task.args}")[:_LONGEST_NAME] for task in tasks]
         self.trials = trials
         self.seconds = seconds
         self._before = [tally.done for tally in tallies]

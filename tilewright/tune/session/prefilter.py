@@ -19,7 +19,7 @@ from ..task import Task
 if TYPE_CHECKING:
     from ...measure.pool import Died, WorkerPool
 
-_ATTEMPTS = 3
+_MOST_INSPECTIONS = 3
 
 
 class Prefilter:
@@ -64,10 +64,10 @@ class Prefilter:
     def _again(self, pool: WorkerPool, index: int) -> bool:
         """Inspect a candidate again, a few times, if its process was killed from outside, as when memory ran out."""
         self._killed[index] += 1
-        if self._killed[index] < _ATTEMPTS:
+        if self._killed[index] < _MOST_INSPECTIONS:
             pool.submit([index])
             pool.start()
-        return self._killed[index] < _ATTEMPTS
+        return self._killed[index] < _MOST_INSPECTIONS
 
     def _inspect(self, index: int) -> Inspection:
         """Inspect one configuration, in a child process."""

@@ -27,9 +27,9 @@ from .prefilter import Prefilter
 from .results import Listener, Results
 from .trials import Tally, Trial, flops_of
 
-_TRANSFERRED = 4
+_MOST_TRANSFERRED = 4
 """Configurations of other workloads that are tried first."""
-_HOPELESS = 2000
+_MOST_REFUSED = 2000
 """The search ends after this many rejected candidates in a row, before they are built or by the compiler."""
 
 
@@ -86,8 +86,8 @@ class Run:
             self._has_begun = True
             self.search.meet(self.results.attributes.name)
             self._begin()
-        if self._refused_by_compiler >= _HOPELESS:
-            logger.warning("the compiler refuses %d configurations in a row: the search ends here", _HOPELESS)
+        if self._refused_by_compiler >= _MOST_REFUSED:
+            logger.warning("the compiler refuses %d configurations in a row: the search ends here", _MOST_REFUSED)
             return []
         batch, self._outstanding = self._outstanding, []
         self._inspect(prefilter, batch)
@@ -125,7 +125,7 @@ class Run:
                 else:
                     self._refuse(index, replace(found.refusal, build_seconds=found.seconds))
             refused_in_a_row = 0 if possible else refused_in_a_row + len(proposed)
-            if refused_in_a_row >= _HOPELESS:
+            if refused_in_a_row >= _MOST_REFUSED:
                 logger.warning("%d configurations in a row were refused: the search ends here", refused_in_a_row)
                 break
         best = self.search.rank({index: found.features for index, found in possible.items()})
@@ -252,4 +252,4 @@ class Run:
                     best[task.workload] = pair
         near = sorted(best.values(), key=lambda pair: -pair[0].notes.flop)
         found = (similar_index(self.task.config_space, pair[0].config) for pair in near)
-        return list(dict.fromkeys(i for i in found if i is not None))[:_TRANSFERRED]
+        return list(dict.fromkeys(i for i in found if i is not None))[:_MOST_TRANSFERRED]

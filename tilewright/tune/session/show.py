@@ -51,7 +51,7 @@ def short_line(number: int, inp: MeasureInput, result: MeasureResult, remark: st
     return f"{head}  {rate:,.1f} {si_prefix}FLOPS  {mean_cost(result) * 1e6:,.2f} µs  {remark}".rstrip()
 
 
-_WIDE = 100
+_BAR_COLUMNS = 100
 """Columns of a terminal that has room for a bar."""
 
 
@@ -86,7 +86,7 @@ class Display:
         rest = Column(ratio=1, no_wrap=True, overflow="ellipsis")
         columns = (
             progress.TextColumn("{task.fields[name]}", markup=False),
-            *([progress.BarColumn(bar_width=20)] if console.width >= _WIDE else []),
+            *([progress.BarColumn(bar_width=20)] if console.width >= _BAR_COLUMNS else []),
             *([progress.MofNCompleteColumn()] if self._seconds is None else []),
             # This text is truncated to fit, rather than the counts or the time.
             progress.TextColumn("{task.description}", markup=False, table_column=rest),

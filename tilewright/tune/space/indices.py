@@ -12,7 +12,7 @@ import numpy as np
 from ...core.errors import UserError
 
 _RANDOM = Random()
-_TRIES = 10_000
+_MOST_DRAWS = 10_000
 """Draws at random before an index is looked for in order."""
 
 
@@ -80,7 +80,7 @@ class Indices:
             raise UserError(
                 f"to_exclude={to_exclude!r} is not a list of indices", primitive="get_rand_index", fix="give [3, 5]"
             ) from error
-        for _ in range(_TRIES):
+        for _ in range(_MOST_DRAWS):
             drawn = _RANDOM.randrange(span.start, span.stop)
             if drawn not in unwanted and self.is_index_valid(drawn):
                 return drawn
@@ -97,7 +97,7 @@ class Indices:
         """Return `m` valid indices at random, each once."""
         whole("sample_ints", "m", m)
         found: dict[int, None] = {}
-        for _ in range(_TRIES):
+        for _ in range(_MOST_DRAWS):
             if len(found) >= m:
                 return list(found)
             found[self.get_rand_index()] = None
@@ -111,7 +111,7 @@ class Indices:
         """Return the index of a configuration that differs from that of `point` in one knob."""
         places = self.point2knob(point)
         movable = [k for k, size in enumerate(self.dims) if size > 1]
-        for _ in range(_TRIES if movable else 0):  # knobs may have too many choices to list them
+        for _ in range(_MOST_DRAWS if movable else 0):  # knobs may have too many choices to list them
             k = _RANDOM.choice(movable)
             moved = [*places[:k], _RANDOM.randrange(self.dims[k]), *places[k + 1 :]]
             if moved != places and self.is_index_valid(found := self.knob2point(moved)):

@@ -10,9 +10,9 @@ from typing import Any, overload
 from ...core.errors import UserError
 from .choices import Choice
 
-LISTED = 1 << 16
+MOST_LISTED = 1 << 16
 """Largest number of choices that are listed for quick look-ups; of more, each is made on demand."""
-_MOST = 1 << 62
+_LARGEST_LENGTH = 1 << 62
 """Largest value of `len` and of NumPy's random integers."""
 
 
@@ -61,13 +61,13 @@ def choices_of(
     a choice from its parts, and `parts` is its inverse. Raises UserError if there are more choices than an index can
     count.
     """
-    if count > _MOST:
+    if count > _LARGEST_LENGTH:
         raise UserError(
             f"knob {name!r} offers {count:.2e} choices, more than can be numbered",
             primitive="define",
             fix="give fewer outputs or loops, or several knobs",
         )
-    if count <= LISTED:
+    if count <= MOST_LISTED:
         return tuple(make(at(i)) for i in range(count))
 
     def find(choice: Choice) -> int | None:

@@ -7,7 +7,7 @@ import numpy as np
 from .knobs import Knob, SplitKnob
 from .space import Space
 
-_NEAREST = 8
+_NEIGHBOURS = 8
 _MOST_COMPARED = 2048
 """Largest number of choices of a knob whose distances are all computed."""
 
@@ -57,5 +57,5 @@ def _neighbours(knob: Knob) -> np.ndarray | None:
     sizes = np.log2(np.maximum(np.array([list(choice.sizes[1:]) for choice in knob.choices], dtype=np.float64), 1))
     apart = np.abs(sizes[:, None, :] - sizes[None, :, :]).sum(axis=2)
     np.fill_diagonal(apart, np.inf)
-    nearest: np.ndarray = np.argsort(apart, axis=1, kind="stable")[:, : min(_NEAREST, len(knob) - 1)]
+    nearest: np.ndarray = np.argsort(apart, axis=1, kind="stable")[:, : min(_NEIGHBOURS, len(knob) - 1)]
     return nearest

@@ -28,7 +28,7 @@ def innermost(choice: Choice) -> Hashable:
 
 TABLE_LIMIT = 1 << 18
 """Largest number of tabulated combinations (a quarter of a second). Larger groups are tested point by point."""
-_SAMPLES = 256
+_POINTS_DRAWN = 256
 
 
 @dataclass(frozen=True)
@@ -132,7 +132,7 @@ def names_read(test: Test, knobs: Sequence[Knob]) -> tuple[str, ...]:
     rng = np.random.default_rng(0)
     seen: set[str] = set()
     with calling("the function of multi_filter"):
-        for _ in range(_SAMPLES):
+        for _ in range(_POINTS_DRAWN):
             test(_Watched({k.name: k.choices[int(rng.integers(len(k)))] for k in knobs}, seen))
     return tuple(k.name for k in knobs if k.name in seen)
 
@@ -218,7 +218,7 @@ class KnobGroup:
         if self.tabulated:
             return len(self.allowed) / prod(self.shape)
         rng = np.random.default_rng(0)
-        drawn = rng.integers(self.shape, size=(16 * _SAMPLES, len(self.shape)))
+        drawn = rng.integers(self.shape, size=(16 * _POINTS_DRAWN, len(self.shape)))
         return float(max(self.test(drawn).mean(), 1 / len(drawn)))  # 0 would end a search at once
 
     def test(self, places: np.ndarray) -> np.ndarray:

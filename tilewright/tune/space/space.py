@@ -23,7 +23,7 @@ from .knobs import Knob
 from .predicates import KnobGroup, Part, Predicate, Test, UnseenKnobError, groups_of, names_read
 
 _MOST_IN_64_BITS = 1 << 62
-_REDRAWS = 64  # rounds of redrawing points ruled out by a predicate too large to tabulate
+_MOST_REDRAWS = 64  # rounds of redrawing points ruled out by a predicate too large to tabulate
 
 
 class Space(Indices):
@@ -252,7 +252,7 @@ class Space(Indices):
                 continue
             at = list(one.at)
             good = one.test(points[:, at])
-            for _ in range(_REDRAWS):
+            for _ in range(_MOST_REDRAWS):
                 missing = np.flatnonzero(~good)
                 if not len(missing):
                     break
