@@ -46,6 +46,13 @@ def test_targets_devices_and_libraries_stand_in_tables() -> None:
         assert "cuda: libcuda.so.1 not found: no NVIDIA driver here" in lines
 
 
+def test_the_driver_the_gpu_and_the_compiler_have_their_versions() -> None:
+    pytest.importorskip("cuda.bindings")
+    gpu: Any = SimpleNamespace(exist=True, attributes=DeviceAttributes("A GPU", "8.9", driver_version="12.4"))
+    line = doctor._cuda(gpu).partition(" is ")[2]
+    assert re.fullmatch(r"sm_89; the driver runs CUDA 12\.4; NVRTC 1\d\.\d+ compiles for sm_\d+ to sm_\d+", line)
+
+
 def test_a_target_that_crashes_or_hangs_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     def ending(code: str) -> dict[str, Any]:
         monkeypatch.setattr(doctor, "sys", type("", (), {"executable": "/bin/sh"}))

@@ -185,18 +185,22 @@ def probe(kind: str) -> None:
             found["devices"].append(_run(module, device(kind, index)))
         wrong = [str(device(kind, i)) for i, one in enumerate(found["devices"]) if not one["right"]]
         found["reason"] = on.driver.why_not() or (f"wrong results on {', '.join(wrong)}" if wrong else "")
-        found["compiler"] = _compiler() if kind == "cuda" else ""
+        found["compiler"] = _cuda(on) if kind == "cuda" else ""
     except TVMError as error:
         found["reason"] = str(error)
     print(json.dumps(found))
 
 
-def _compiler() -> str:
-    """The CUDA compiler in use, and the architectures that it knows."""
+def _cuda(on: Device) -> str:
+    """The versions of CUDA of the driver and the compiler, and the architectures of the GPU and the compiler."""
     from ..codegen.nvrtc import architectures, version
 
     known = architectures()
-    return f"NVRTC {'.'.join(map(str, version()))} compiles for {known[0]} to {known[-1]}"
+    compiler = f"NVRTC {'.'.join(map(str, version()))} compiles for {known[0]} to {known[-1]}"
+    if not on.exist:
+        return compiler
+    gpu = on.attributes
+    return f"{on} is {gpu.architecture}; the driver runs CUDA {gpu.driver_version}; {compiler}"
 
 
 def _program(kind: str) -> Any:
