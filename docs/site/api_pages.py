@@ -34,10 +34,16 @@ def write(folder: Path, front: str) -> str:
                 import_module("torch.autograd").Function = type("Function", (type("Base", (), {"apply": None}),), {})
             text = "\n".join(_page(module, known))
         (folder / f"{module}.md").write_text(text + "\n", encoding="utf-8")
-        written.append(f"api/{module}")
+        written.append(module)
     (folder / "command_line.md").write_text("\n".join(_commands()), encoding="utf-8")
-    navigation = ["", "```{toctree}", ":hidden:", "", "api/command_line", *sorted(written), "```", ""]
+    entries = ["api/command_line", *(f"{_title(module)} <api/{module}>" for module in sorted(written))]
+    navigation = ["", "```{toctree}", ":hidden:", "", *entries, "```", ""]
     return linked(front, set(known.values())) + "\n".join(navigation)
+
+
+def _title(module: str) -> str:
+    """Return the name of a module for the navigation, without the package; a line may end behind each dot."""
+    return module.removeprefix(f"{names.PACKAGE}.").replace(".", ".\u200b")
 
 
 def _commands() -> Iterator[str]:

@@ -11,6 +11,8 @@ extensions = ["myst_parser"]
 myst_enable_extensions = ["colon_fence"]
 myst_heading_anchors = 4  # as GitHub names them, which the links of the pages use
 
+smartquotes = False  # values and options keep their signs, so that they can be copied
+
 html_theme = "furo"
 html_title = f"Tilewright {version}"
 html_static_path = ["_static"]

@@ -114,6 +114,13 @@ def test_docstrings_become_markdown() -> None:
     assert "```pycon\n>>> 1 + 1\n2\n```" in text
 
 
+def test_long_names_of_modules_break_at_dots() -> None:
+    assert (
+        api_pages._title("tilewright.autotvm.measure.measure_methods") == "autotvm.\u200bmeasure.\u200bmeasure_methods"
+    )
+    assert api_pages._title("tilewright") == "tilewright"
+
+
 def test_the_command_line_has_a_page() -> None:
     page = "\n".join(api_pages._commands())
     assert "## tilewright log best" in page
