@@ -138,7 +138,7 @@ def _copy(row: Any) -> Values:
     """The time of a copy of the input, if the result has as many elements, in µs."""
     if row.data.shape != row.out.shape:
         return {}
-    from tilewright.functional.torch_timing import in_turns
+    from tilewright.functional.pytorch.timing import in_turns
 
     (seconds,) = in_turns([lambda: row.out.copy_(row.data)], True)
     return {"copy_us": seconds * 1e6}

@@ -29,7 +29,7 @@ from tilewright.codegen.abi import CompiledProgram
 from tilewright.core.errors import UserError
 from tilewright.core.target import Target
 from tilewright.driver import build
-from tilewright.functional.compiler import recorded
+from tilewright.functional.planning.compiler import recorded
 
 _ROUNDED = 2e-3
 """The error of sums of products of rounded float32."""

@@ -29,7 +29,7 @@ from tilewright.codegen.abi import CompiledProgram
 from tilewright.codegen.nvrtc import compile_cuda
 from tilewright.core.target import Target
 from tilewright.driver import build
-from tilewright.functional.compiler import recorded
+from tilewright.functional.planning.compiler import recorded
 from tilewright.topi.templates import Epilogue
 from tilewright.topi.templates.tensors import FIRST
 

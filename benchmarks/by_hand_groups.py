@@ -25,7 +25,7 @@ from benchmarks.convolution_sweep import TARGET, compiled
 from benchmarks.timed_rows import TOLERANCE, Row, in_turns, workload_of
 from tilewright.codegen.abi import CompiledProgram, KernelAbi
 from tilewright.codegen.nvrtc import compile_cuda
-from tilewright.functional.compiler import recorded
+from tilewright.functional.planning.compiler import recorded
 from tilewright.topi.templates import named
 
 CONV2D = named("topi/conv2d")

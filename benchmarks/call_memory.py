@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 import tilewright as tw
-from tilewright.functional import cuda_kernels, running
+from tilewright.functional.programs import cuda_kernels, running
 from tilewright.report.table import Column, table
 from tilewright.runtime.array import empty
 from tilewright.runtime.device import Device, cpu, cuda

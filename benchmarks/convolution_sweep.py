@@ -30,7 +30,7 @@ from benchmarks.timed_rows import FAMILIES, TOLERANCE, Row, in_places, workload_
 from tilewright.codegen.abi import CompiledProgram
 from tilewright.core.errors import TVMError
 from tilewright.driver import build
-from tilewright.functional.compiler import recorded
+from tilewright.functional.planning.compiler import recorded
 from tilewright.measure.outcome import MeasureResult
 from tilewright.topi.templates import ALL, Epilogue, PackagedTemplate, named
 from tilewright.tune.records.format import MeasureInput, encode

@@ -4,7 +4,7 @@ Layers of known networks and drawn ones (`benchmarks.drawn_layers`), in both mem
 in turns, by the processor time of that thread, so that other programs on the machine disturb little; with `--threads N`
 on more of them, by the clock on the wall, which needs processors that are idle. Both allocate their result. Results are
 compared with PyTorch's in float64 first. `--rivals FILE` writes both times into a table of decisions:
-`python -m benchmarks.cpu_layers --rivals tilewright/functional/records/rivals.jsonl`.
+`python -m benchmarks.cpu_layers --rivals tilewright/functional/planning/records/rivals.jsonl`.
 """
 
 from __future__ import annotations
@@ -24,12 +24,13 @@ from benchmarks.drawn_layers import drawn_layers
 from benchmarks.one_call import CONVNEXT, MOBILENET, conv
 from benchmarks.ship_records import write_rivals
 from benchmarks.untuned import LIMITS
-from tilewright.functional import torch_launches, torch_native
-from tilewright.functional.plans import OURS, CallPlan, Decision, plan_for
-from tilewright.functional.problem import AVG_POOL, CONV, MAX_POOL, TRANSPOSED, WEIGHT_GRADIENT, Problem
-from tilewright.functional.rivals import cpu_device, reason_for_rival
-from tilewright.functional.torch_threads import program_of
-from tilewright.functional.torch_timing import tensors
+from tilewright.functional.arguments.problem import AVG_POOL, CONV, MAX_POOL, TRANSPOSED, WEIGHT_GRADIENT, Problem
+from tilewright.functional.planning.plans import OURS, CallPlan, Decision, plan_for
+from tilewright.functional.planning.rivals import cpu_device, reason_for_rival
+from tilewright.functional.pytorch import launches as torch_launches
+from tilewright.functional.pytorch import native as torch_native
+from tilewright.functional.pytorch.threads import program_of
+from tilewright.functional.pytorch.timing import tensors
 from tilewright.report.table import Column, table
 from tilewright.runtime.device import cpu
 from tilewright.topi.templates.processor import instruction_set

@@ -13,8 +13,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from tilewright.functional.problem import CONV, Problem
-from tilewright.functional.rivals import MeasuredLayer, reason_on_gpu, table
+from tilewright.functional.arguments.problem import CONV, Problem
+from tilewright.functional.planning.rivals import MeasuredLayer, reason_on_gpu, table
 from tilewright.report.table import Column
 from tilewright.report.table import table as shown
 

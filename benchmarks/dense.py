@@ -29,8 +29,8 @@ from tilewright.codegen.abi import CompiledProgram
 from tilewright.core.errors import TVMError
 from tilewright.core.target import Target
 from tilewright.driver import build
-from tilewright.functional import shipped
-from tilewright.functional.problem import Problem
+from tilewright.functional.arguments.problem import Problem
+from tilewright.functional.planning import shipped
 from tilewright.measure.outcome import MeasureResult
 from tilewright.topi.templates import ALL, Conv2dLayer, default_strategy, named
 from tilewright.tune.records.format import MeasureInput, encode

@@ -11,7 +11,7 @@ import random
 from collections.abc import Iterable, Iterator
 from math import prod
 
-from tilewright.functional.problem import CONV, Problem
+from tilewright.functional.arguments.problem import CONV, Problem
 
 _LARGEST = 12_000_000
 """Elements of the input and the result."""

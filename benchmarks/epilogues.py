@@ -28,7 +28,7 @@ from tilewright.codegen.abi import CompiledProgram
 from tilewright.core.errors import TVMError
 from tilewright.core.target import Target
 from tilewright.driver import build
-from tilewright.functional.compiler import recorded
+from tilewright.functional.planning.compiler import recorded
 from tilewright.nd import from_dlpack
 from tilewright.runtime.device import device
 from tilewright.runtime.module import Module

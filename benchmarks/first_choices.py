@@ -19,7 +19,7 @@ from pathlib import Path
 from benchmarks.convolution_rows import DENSE, WORKLOADS
 from benchmarks.convolution_sweep import TARGET, Job, compiled
 from benchmarks.timed_rows import FAMILIES, TOLERANCE, Row, in_turns, workload_of
-from tilewright.functional.compiler import recorded
+from tilewright.functional.planning.compiler import recorded
 
 MODES = ("float32", "float16", "bfloat16", "float16/NHWC")
 _OTHERS = ("grouped", "replk", *DENSE)

@@ -1,10 +1,10 @@
 """The table of rates on CPUs, from layers that were measured: python -m benchmarks.fit_rates SET=FILE ...
 
 SET is AVX2, AVX-512 or AMX, FILE the output of `benchmarks.random_layers --kernels --out FILE`. Writes
-`tilewright/functional/records/cpu_rates.json`, and N of the layers (`--rivals N`) into `rivals_cpu.jsonl` beside it, by
-which estimates are corrected. `--add` keeps the kinds of layers that FILE does not have. With `--judge`, writes nothing
-and prints how layers are decided by the others, in four parts: how often a call would be slow by the table alone, how
-often a first call times both kernels, and how often a call is slow then.
+`tilewright/functional/planning/records/cpu_rates.json`, and N of the layers (`--rivals N`) into `rivals_cpu.jsonl`
+beside it, by which estimates are corrected. `--add` keeps the kinds of layers that FILE does not have. With `--judge`,
+writes nothing and prints how layers are decided by the others, in four parts: how often a call would be slow by the
+table alone, how often a first call times both kernels, and how often a call is slow then.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.ship_records import write_rivals
-from tilewright.functional import cpu_rates, rivals
-from tilewright.functional.cpu_rates_fit import Layer, fit
-from tilewright.functional.problem import Problem
+from tilewright.functional.arguments.problem import Problem
+from tilewright.functional.planning import cpu_rates, rivals
+from tilewright.functional.planning.cpu_rates_fit import Layer, fit
 
 _PARTS = 4
 _SLOW = 0.9

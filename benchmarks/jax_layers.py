@@ -114,7 +114,7 @@ def own(layer: Layer, x: Any, w: Any) -> float:
         import torch
     except ImportError:
         return 0.0
-    from tilewright.functional.torch_graphs import TorchGraphTimer
+    from tilewright.functional.pytorch.graphs import TorchGraphTimer
 
     tensors = [torch.from_dlpack(a).clone() for a in (x, w)]
     with torch.no_grad():

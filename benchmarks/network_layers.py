@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-from tilewright.functional.problem import CONV, Problem
+from tilewright.functional.arguments.problem import CONV, Problem
 
 Layer = tuple[Any, int, Any, int, Any, int, int, tuple[int, int]]
 """Channels, filters, window, step, zeros around, groups, how often; then rows and columns of the input."""

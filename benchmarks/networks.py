@@ -29,11 +29,11 @@ from benchmarks.ship_records import read, ship
 from benchmarks.timed_rows import TOLERANCE
 from tilewright.core.errors import TVMError
 from tilewright.core.target import Target
-from tilewright.functional import rivals
-from tilewright.functional.compiler import Selection, compiled, default_selection, strategies_of
-from tilewright.functional.executable import Executable
-from tilewright.functional.problem import TRANSPOSED, Problem
-from tilewright.functional.shipped import RECORDS
+from tilewright.functional.arguments.problem import TRANSPOSED, Problem
+from tilewright.functional.planning import rivals
+from tilewright.functional.planning.compiler import Selection, compiled, default_selection, strategies_of
+from tilewright.functional.planning.shipped import RECORDS
+from tilewright.functional.programs.executable import Executable
 from tilewright.measure.outcome import MeasureResult
 from tilewright.report.table import Column, table
 from tilewright.topi.templates import Epilogue, PackagedTemplate, named
@@ -145,8 +145,8 @@ class Bench:
     def __init__(self, problem: Problem) -> None:
         import torch
 
-        from tilewright.functional import torch_native
-        from tilewright.functional.torch_timing import tensors
+        from tilewright.functional.pytorch import native as torch_native
+        from tilewright.functional.pytorch.timing import tensors
         from tilewright.runtime.device import device
 
         self.torch, self.problem, self.on = torch, problem, device(TARGET)
@@ -166,9 +166,9 @@ class Bench:
 
     def ours(self, executable: Executable) -> Callable[[], None]:
         """Return a function that runs one of our kernels."""
-        from tilewright.functional.plans import OURS, CallPlan, Decision
-        from tilewright.functional.torch_launches import launch
-        from tilewright.functional.torch_threads import program_of
+        from tilewright.functional.planning.plans import OURS, CallPlan, Decision
+        from tilewright.functional.pytorch.launches import launch
+        from tilewright.functional.pytorch.threads import program_of
 
         program = program_of(CallPlan(self.problem, self.on, Decision(OURS), executable, "measured"))
         given = [a.data_ptr() for a in (self.x, self.weight, self.out)]
@@ -185,7 +185,7 @@ class Bench:
 
 def measure(problem: Problem, programs: list[Tried], folder: Path) -> str:
     """Time the configurations of a layer, and keep the best one; returns a line for people."""
-    from tilewright.functional.torch_timing import in_turns
+    from tilewright.functional.pytorch.timing import in_turns
 
     began = time.perf_counter()
     bench = Bench(problem)

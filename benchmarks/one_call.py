@@ -24,12 +24,13 @@ import tilewright as tw
 from benchmarks.drawn_layers import drawn_layers
 from benchmarks.models import MODELS
 from benchmarks.ship_records import write_rivals
-from tilewright.functional import cuda_kernels, fingerprint, torch_tensors
-from tilewright.functional.call import CallOptions, OperatorCall
-from tilewright.functional.plans import plan_for
-from tilewright.functional.problem import AVG_POOL, CONV, MAX_POOL, TRANSPOSED, Problem
-from tilewright.functional.torch_threads import program_of
-from tilewright.functional.torch_timing import both
+from tilewright.functional.arguments.call import CallOptions, OperatorCall
+from tilewright.functional.arguments.problem import AVG_POOL, CONV, MAX_POOL, TRANSPOSED, Problem
+from tilewright.functional.planning.plans import plan_for
+from tilewright.functional.programs import cuda_kernels, fingerprint
+from tilewright.functional.pytorch import tensors as torch_tensors
+from tilewright.functional.pytorch.threads import program_of
+from tilewright.functional.pytorch.timing import both
 from tilewright.nn import replacements
 from tilewright.nn.layers import layers_of
 from tilewright.nn.samples import Sample

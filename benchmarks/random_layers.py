@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import Any
 
 from tilewright.cli.sample_layers import draw
-from tilewright.functional.problem import CONV, MAX_POOL, TRANSPOSED, WEIGHT_GRADIENT, Problem
+from tilewright.functional.arguments.problem import CONV, MAX_POOL, TRANSPOSED, WEIGHT_GRADIENT, Problem
 
 ROUNDS, SHORTEST, SLOW, REPEATS = 11, 20e-6, 0.9, 3
 _ROUND = 60e-6
@@ -48,7 +48,7 @@ def prepare(vectors: int) -> None:
 
     from benchmarks.cpu_calls import keep_memory
     from tilewright.codegen.llvm import compile as llvm
-    from tilewright.functional import fingerprint
+    from tilewright.functional.programs import fingerprint
 
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
@@ -66,8 +66,9 @@ def calls(problem: Problem) -> tuple[Call, Call]:
     from torch.nn import functional
 
     import tilewright as tw
-    from tilewright.functional import torch_native, torch_operator  # noqa: F401  # which registers operators
-    from tilewright.functional.torch_timing import tensors
+    from tilewright.functional.pytorch import native as torch_native
+    from tilewright.functional.pytorch.operators import registration  # noqa: F401  # it registers operators
+    from tilewright.functional.pytorch.timing import tensors
     from tilewright.runtime.device import cpu
 
     x, w, bias, _ = tensors(problem, cpu())
@@ -155,8 +156,8 @@ def measured(problem: Problem, kernels: bool, training: bool = False) -> dict[st
     """The times of a layer; None for one that is too short."""
     import torch
 
-    from tilewright.functional import torch_tensors
-    from tilewright.functional.plans import OURS, plan_for
+    from tilewright.functional.planning.plans import OURS, plan_for
+    from tilewright.functional.pytorch import tensors as torch_tensors
     from tilewright.runtime.device import cpu
 
     with nullcontext() if training else torch.inference_mode():

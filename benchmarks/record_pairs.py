@@ -27,7 +27,7 @@ from benchmarks.likely_configurations import TARGET
 from benchmarks.ship_records import DEVICE, EPILOGUES, SWEEPS, gives_way, key_of, read, workload_of_record, write
 from benchmarks.timed_rows import TOLERANCE, Row, in_places, workload_of
 from tilewright.codegen.abi import CompiledProgram
-from tilewright.functional import shipped
+from tilewright.functional.planning import shipped
 
 PLAIN, FUSED = 2, 3
 """How many of the fastest kernels without and with an epilogue are candidates."""

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.timed_rows import workload_of
-from tilewright.functional import rivals
-from tilewright.functional.problem import CONV, Problem
-from tilewright.functional.shipped import RECORDS
+from tilewright.functional.arguments.problem import CONV, Problem
+from tilewright.functional.planning import rivals
+from tilewright.functional.planning.shipped import RECORDS
 
 _GAIN = 0.99
 """Part of the time of the record that ships that a new one may take at most, in one run."""

@@ -101,8 +101,8 @@ def known_kernel() -> list[str]:
 _LOOKUPS = """
 import time
 from tilewright.core.target import Target
-from tilewright.functional import compiler, rivals, shipped
-from tilewright.functional.problem import CONV, Problem
+from tilewright.functional.planning import compiler, rivals, shipped
+from tilewright.functional.arguments.problem import CONV, Problem
 layer = Problem(CONV, (1, 192, 28, 28), 192, (3, 3), (1, 1), (1, 1, 1, 1), (1, 1), 192, "float32", "NCHW")
 target = Target("cuda -arch=sm_90")
 able, workload = compiler.strategies_of(layer, target)

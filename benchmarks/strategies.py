@@ -25,8 +25,8 @@ from typing import Any
 
 from benchmarks.networks import TARGET, Bench, Tried
 from tilewright.core.errors import TVMError
-from tilewright.functional.compiler import Selection, compiled, strategies_of
-from tilewright.functional.problem import CONV, TRANSPOSED, Problem
+from tilewright.functional.arguments.problem import CONV, TRANSPOSED, Problem
+from tilewright.functional.planning.compiler import Selection, compiled, strategies_of
 from tilewright.topi.templates import Epilogue, default_strategy
 
 KINDS = ("groups", "planes", "lines", "phases", "windows")
@@ -118,7 +118,7 @@ def programs_of(problem: Problem, each: int) -> list[tuple[Tried, float | None]]
 
 def measure(problem: Problem, programs: list[tuple[Tried, float | None]]) -> Line:
     """Time the strategies of a layer in turns with PyTorch."""
-    from tilewright.functional.torch_timing import in_turns
+    from tilewright.functional.pytorch.timing import in_turns
 
     bench = Bench(problem)
     runs = [(tried, expected, bench.ours(tried.executable)) for tried, expected in programs]

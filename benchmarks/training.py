@@ -27,7 +27,7 @@ from torch.nn import functional
 
 import tilewright as tw
 from benchmarks.drawn_layers import drawn_layers
-from tilewright.functional.problem import Problem
+from tilewright.functional.arguments.problem import Problem
 from tilewright.report.table import Column, table
 
 LIMITS = {"float32": 2e-6, "float16": 2e-3, "bfloat16": 1e-2, "float64": 1e-14}

@@ -13,7 +13,7 @@ import math
 from pathlib import Path
 from typing import Any
 
-from tilewright.functional.problem import CONV, Problem
+from tilewright.functional.arguments.problem import CONV, Problem
 from tilewright.report.table import Column, table
 
 LIMITS = {"float32": 1e-5, "float16": 2e-3, "bfloat16": 1e-2, "float64": 1e-12}
@@ -93,9 +93,9 @@ def measured(problem: Problem) -> dict[str, Any]:
     import torch
 
     import tilewright as tw
-    from tilewright.functional import torch_tensors
-    from tilewright.functional.plans import OURS, plan_for
-    from tilewright.functional.torch_timing import both, tensors
+    from tilewright.functional.planning.plans import OURS, plan_for
+    from tilewright.functional.pytorch import tensors as torch_tensors
+    from tilewright.functional.pytorch.timing import both, tensors
     from tilewright.runtime.device import cuda
 
     x, weight, _, _ = tensors(problem, cuda())

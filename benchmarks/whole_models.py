@@ -133,7 +133,7 @@ def prepared(case: Case, device: str = "cuda") -> tuple[Any, list[Any], Any]:
 def measure(case: Case, given: argparse.Namespace) -> Iterator[dict[str, Any]]:
     """Time the sides of a model in turns; yield the row after each side, since a later one may fail."""
     report = print if given.report else None
-    from tilewright.functional.torch_graphs import TorchGraphTimer
+    from tilewright.functional.pytorch.graphs import TorchGraphTimer
 
     run_of = {"device": torch.cuda.get_device_name(), "driver": None, "date": time.strftime("%Y-%m-%d")}
     run_of["commit"] = _commit()

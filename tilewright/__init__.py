@@ -50,8 +50,8 @@ if _typing.TYPE_CHECKING:
     from .functional import conv_transpose2d as conv_transpose2d
     from .functional import depthwise_conv2d as depthwise_conv2d
     from .functional import max_pool2d as max_pool2d
-    from .functional.causal_conv1d import causal_conv1d_fn as causal_conv1d_fn
-    from .functional.causal_conv1d import causal_conv1d_update as causal_conv1d_update
+    from .functional.causal.conv1d import causal_conv1d_fn as causal_conv1d_fn
+    from .functional.causal.conv1d import causal_conv1d_update as causal_conv1d_update
     from .functional.explain import explain_call as explain_call
     from .functional.user_operator import torch_operator as torch_operator
     from .ir import IRModule as IRModule
@@ -98,7 +98,7 @@ _HOMES = {
     "runtime.conversion": ("convert",),
     "runtime.packed": ("register_func", "get_global_func"),
     "functional": ("conv1d conv2d depthwise_conv2d conv_transpose1d conv_transpose2d max_pool2d avg_pool2d").split(),
-    "functional.causal_conv1d": ("causal_conv1d_fn", "causal_conv1d_update"),
+    "functional.causal.conv1d": ("causal_conv1d_fn", "causal_conv1d_update"),
     "functional.explain": ("explain_call",),
     "functional.user_operator": ("torch_operator",),
     "nn": ("accelerate",),

@@ -18,8 +18,8 @@ from typing import Any
 
 from .core.errors import UserError
 from .core.version import __version__
-from .functional.plans import OURS, plan_for
-from .functional.problem import CONV, Problem
+from .functional.arguments.problem import CONV, Problem
+from .functional.planning.plans import OURS, plan_for
 from .report.environment import environment
 from .report.table import Column, table
 from .runtime.device import Device, device
@@ -94,7 +94,7 @@ def _chosen(kind: str | None) -> Device:
 
 def measured(on: Device, dtype: str, layout: str, seconds: float) -> list[dict[str, Any]]:
     """Return a row for each layer: description, both times in µs, and the library that a call runs, or the error."""
-    timing, tensors = (import_module(f"{__package__}.functional.{name}") for name in ("torch_timing", "torch_tensors"))
+    timing, tensors = (import_module(f"{__package__}.functional.pytorch.{name}") for name in ("timing", "tensors"))
     torch: Any = import_module("torch")
     kept = torch.backends.cudnn.benchmark, torch.backends.cudnn.allow_tf32
     torch.backends.cudnn.benchmark, torch.backends.cudnn.allow_tf32 = True, False

@@ -13,7 +13,7 @@ from benchmarks.convolution_sweep import jobs_of, main
 from benchmarks.likely_configurations import TARGET, neighbours
 from benchmarks.timed_rows import FAMILIES, workload_of
 from tilewright.codegen.abi import CompiledProgram
-from tilewright.functional.compiler import recorded
+from tilewright.functional.planning.compiler import recorded
 
 ROWS = [("dw-256x21-k3", "float16"), ("grouped-b1-128x56-g32", "float16/NHWC"), ("conv1d-16384-k32", "float32")]
 

@@ -11,7 +11,7 @@ from benchmarks.network_layers import layers
 from benchmarks.networks import FAILED, LAYERS, Bench, candidates_of, compile_layer, summary, worth_tuning
 from benchmarks.ship_records import read
 from tilewright.core.target import Target
-from tilewright.functional.problem import CONV, Problem
+from tilewright.functional.arguments.problem import CONV, Problem
 from tilewright.tune.records.format import decode
 
 LAYER = Problem(CONV, (1, 8, 9, 9), 8, (3, 3), (1, 1), (1, 1, 1, 1), (1, 1), 8, "float32", "NCHW")

@@ -15,7 +15,7 @@ from benchmarks.record_pairs import candidates, chosen, main, ship
 from benchmarks.ship_records import EPILOGUES, SWEEPS, read, write
 from benchmarks.timed_rows import workload_of
 from tilewright.codegen.abi import CompiledProgram
-from tilewright.functional import shipped
+from tilewright.functional.planning import shipped
 
 ROW, MODE, DIRECT, PLANES = "dw-256x21-k3", "float16", "topi/depthwise.direct", "topi/depthwise.planes"
 

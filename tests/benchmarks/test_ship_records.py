@@ -11,8 +11,8 @@ import pytest
 from benchmarks import ship_records
 from benchmarks.ship_records import main, of_sweep, read, ship, ship_epilogues
 from benchmarks.timed_rows import workload_of
-from tilewright.functional import rivals
-from tilewright.functional.problem import CONV, Problem
+from tilewright.functional.arguments.problem import CONV, Problem
+from tilewright.functional.planning import rivals
 
 LAYER = Problem(CONV, (8, 64, 28, 28), 64, (3, 3), (1, 1), (1, 1, 1, 1), (1, 1), 64, "float16", "NHWC").described()
 

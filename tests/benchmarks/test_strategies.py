@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from benchmarks.networks import TARGET
 from benchmarks.strategies import KINDS, drawn, programs_of, without_each
-from tilewright.functional.compiler import strategies_of
-from tilewright.functional.problem import CONV, Problem
+from tilewright.functional.arguments.problem import CONV, Problem
+from tilewright.functional.planning.compiler import strategies_of
 from tilewright.topi.templates import default_strategy, named
 
 STRATEGIES = [

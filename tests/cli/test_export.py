@@ -104,15 +104,15 @@ def test_a_tuned_record_of_the_layer_is_used(
     model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The decision that this machine keeps for the layer."""
-    from tilewright.functional import library
+    from tilewright.functional import export as kernels
 
-    plan_for = library.plan_for
+    plan_for = kernels.plan_for
 
     def tuned(*given: Any) -> Any:
         plan = plan_for(*given[:2], "")
         return plan._replace(choice=plan.choice._replace(config_index=0, why="the best of 40 measured"))
 
-    monkeypatch.setattr(library, "plan_for", tuned)
+    monkeypatch.setattr(kernels, "plan_for", tuned)
     monkeypatch.setattr("tilewright.cli.export.cuda", lambda: type("None", (), {"exist": False})())
     export(ExportOptions(f"{model}:model.0", "1x8x6x5", tmp_path / "layer.h"))
     assert "the best of 40 measured" in capsys.readouterr().out

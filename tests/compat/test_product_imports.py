@@ -34,5 +34,5 @@ def test_a_call_a_build_and_a_search_import_nothing_of_compat(tmp_path: Path) ->
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, env=environment, check=False)
     assert done.returncode == 0, done.stderr
     loaded = set(done.stdout.splitlines()[-1].split())
-    assert {"tilewright.functional.tuning", "tilewright.cli.search", "tilewright.driver"} <= loaded
+    assert {"tilewright.functional.planning.tuning", "tilewright.cli.search", "tilewright.driver"} <= loaded
     assert not [name for name in loaded if name.startswith(("tilewright.compat", "tilewright.autotvm"))]

@@ -26,9 +26,9 @@ from tilewright.codegen.program import generate
 from tilewright.core.errors import UserError
 from tilewright.core.target import Target
 from tilewright.driver import finished, lower_for
-from tilewright.functional.compiler import default_selection
-from tilewright.functional.problem import Problem
-from tilewright.functional.shipped import RECORDS
+from tilewright.functional.arguments.problem import Problem
+from tilewright.functional.planning.compiler import default_selection
+from tilewright.functional.planning.shipped import RECORDS
 from tilewright.topi.templates import ALL, Convolution, Epilogue, PackagedTemplate
 from tilewright.topi.templates.epilogue import NO_EPILOGUE
 from tilewright.tune.records.format import decode

@@ -330,7 +330,7 @@ def main() -> None:
     faults = []
     with tempfile.TemporaryDirectory() as folder, mock.patch.dict("os.environ", {"TILEWRIGHT_CACHE": folder}):
         rules = {"is_undecided": lambda *_: False, "reason_for_rival": lambda *_: ""}
-        ours = mock.patch.multiple("tilewright.functional.rivals", **rules)
+        ours = mock.patch.multiple("tilewright.functional.planning.rivals", **rules)
         with nullcontext() if given.pytorchs else ours:
             for seed in range(1000 * given.seed, 1000 * given.seed + given.count):
                 fault = judged(seed)

@@ -31,8 +31,7 @@ from tests.emulator.device import emulated, emulation
 from tilewright.core.dtype import DType
 from tilewright.core.target import Target
 from tilewright.driver import build
-from tilewright.functional import compiler
-from tilewright.functional.problem import (
+from tilewright.functional.arguments.problem import (
     AVG_POOL,
     CONV,
     GRADIENTS,
@@ -42,6 +41,7 @@ from tilewright.functional.problem import (
     WEIGHT_GRADIENT,
     Problem,
 )
+from tilewright.functional.planning import compiler
 from tilewright.runtime.program import resolve_target
 
 GPU = "cuda -arch=sm_90"

@@ -14,7 +14,7 @@ from tilewright import te
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 
-from tilewright.functional import torch_native  # noqa: E402  # needs PyTorch
+from tilewright.functional.pytorch import native as torch_native  # noqa: E402  # needs PyTorch
 
 F = torch.nn.functional
 ACTIVATIONS = {

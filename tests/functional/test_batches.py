@@ -8,9 +8,9 @@ import pytest
 
 from tilewright.codegen import nvrtc
 from tilewright.core.target import Target
-from tilewright.functional import compiler
-from tilewright.functional.executable import Executable
-from tilewright.functional.problem import Problem
+from tilewright.functional.arguments.problem import Problem
+from tilewright.functional.planning import compiler
+from tilewright.functional.programs.executable import Executable
 from tilewright.runtime.program import resolve_target
 
 CUDA = resolve_target(Target("cuda -arch=sm_90"))

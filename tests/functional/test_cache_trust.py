@@ -16,9 +16,9 @@ import pytest
 
 from tilewright.core.cache_folder import distrust, private_folder
 from tilewright.core.errors import UserError
-from tilewright.functional import archive, host_objects
-from tilewright.functional import store as module
-from tilewright.functional.store import KernelStore, StoredKernel
+from tilewright.functional.programs import archive, host_objects
+from tilewright.functional.programs import store as module
+from tilewright.functional.programs.store import KernelStore, StoredKernel
 from tilewright.tune.model import machine
 
 ENTRY = StoredKernel({"what": "a kernel"}, b"code" * 100)

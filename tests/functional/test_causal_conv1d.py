@@ -159,7 +159,7 @@ def test_gradients_of_gradients() -> None:
 
 
 def test_only_wanted_gradients_are_computed(monkeypatch: pytest.MonkeyPatch) -> None:
-    from tilewright.functional import causal_calls
+    from tilewright.functional.causal import calls as causal_calls
 
     passes: list[str] = []
     usual = causal_calls.executor

@@ -8,15 +8,14 @@ from typing import Any
 import pytest
 
 import tilewright as tw
-from tilewright.functional import plans, rivals
-from tilewright.functional.call import CallOptions, OperatorCall
-from tilewright.functional.plans import plan_for
-from tilewright.functional.running import program_of
+from tilewright.functional.arguments.call import CallOptions, OperatorCall
+from tilewright.functional.planning import plans, rivals
+from tilewright.functional.planning.plans import plan_for, program_of
 from tilewright.runtime.device import device
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
-torch_launches = pytest.importorskip("tilewright.functional.torch_launches")
-torch_tensors = pytest.importorskip("tilewright.functional.torch_tensors")
+torch_launches = pytest.importorskip("tilewright.functional.pytorch.launches")
+torch_tensors = pytest.importorskip("tilewright.functional.pytorch.tensors")
 F = torch.nn.functional
 pytestmark = pytest.mark.cuda
 TYPES = [("float32", 1e-5), ("float64", 1e-11), ("float16", 2e-3), ("bfloat16", 1e-2)]

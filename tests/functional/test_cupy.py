@@ -14,8 +14,8 @@ import tilewright as tw
 from tests.functional import direct
 from tilewright.core.errors import UserError
 from tilewright.functional import arrays
-from tilewright.functional.launcher import MISALIGNED
-from tilewright.functional.running import GpuProgram
+from tilewright.functional.programs.launcher import MISALIGNED
+from tilewright.functional.programs.running import GpuProgram
 from tilewright.runtime.foreign import STREAMS, library_of
 
 

@@ -16,7 +16,7 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 PROGRAM = """
 import os, sys, torch
 from tests.functional.test_training import Net, nn
-from tilewright.functional import plans, rivals
+from tilewright.functional.planning import plans, rivals
 from torch.nn.parallel import DistributedDataParallel
 
 rivals.is_undecided, rivals.reason_for_rival = (lambda *_: False), (lambda *_: "")  # all kernels are ours

@@ -7,7 +7,7 @@ import re
 import numpy as np
 
 import tilewright as tw
-from tilewright.functional.compiler import in_words
+from tilewright.functional.planning.compiler import in_words
 from tilewright.tune.space.choices import AnnotateChoice, OrderChoice, SplitChoice, ValueChoice
 from tilewright.tune.space.config import Config
 

@@ -57,7 +57,7 @@ def ended(program: str, cache: object) -> subprocess.CompletedProcess[str]:
 PLANNING = """
 import numpy as np
 import tilewright as tw
-from tilewright.functional import kernel_choice, plans
+from tilewright.functional.planning import kernel_choice, plans
 call = lambda c: tw.conv2d(np.ones((1, c, 5, 5), "f"), np.ones((c, 1, 3, 3), "f"), groups=c)
 call(2)
 make, held, done = kernel_choice.choose, threading.Event(), threading.Event()
@@ -89,7 +89,7 @@ began = threading.Event()
 class Slow:
     '''Finds the compiler of calls, slowly.'''
     def find_spec(self, name, path, target=None):
-        if name == "tilewright.functional.compiler":
+        if name == "tilewright.functional.planning.compiler":
             began.set()
             time.sleep(0.5)
 sys.meta_path.insert(0, Slow())
@@ -174,7 +174,7 @@ def imports():
 check("imports", imports)
 
 import tilewright as tw
-from tilewright.functional import torch_threads
+from tilewright.functional.pytorch import threads as torch_threads
 from tilewright.runtime.thread_pool import POOL
 assert not torch_threads.threads().ready
 def first():
@@ -192,13 +192,13 @@ def threads():
 check("threads", threads, 4)
 
 def tuned():
-    from tilewright.functional import tuning
+    from tilewright.functional.planning import tuning
     tuning.TIMEOUT = 600.0
     same(tw.conv2d(x, w, groups=64, tune=0.5), wanted)
 check("tuned", tuned)
 
 def left_to_pytorch():
-    from tilewright.functional import kernel_choice, plans
+    from tilewright.functional.planning import kernel_choice, plans
     kernel_choice.choose = lambda *_: (plans.Decision(plans.THEIRS, why="it is asked for"), None)
     return tw.conv2d(x, dense)
 check("pytorch's", lambda: same(left_to_pytorch(), wanted_dense))

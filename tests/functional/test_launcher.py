@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tilewright.functional import launcher
+from tilewright.functional.programs import launcher
 
 SIZES = (1, 2, 3, 4, 5, 6, 7)
 OURS, FAILS = 70, 999

@@ -104,7 +104,7 @@ def test_pytorchs_kernel_computes_images_without_a_batch(height: int, on: str) -
 @pytest.mark.parametrize("layout", ["NCW", "NWC"])
 def test_pytorchs_own_check_of_operators(layout: str) -> None:
     """The check compares, among others, the strides of results with those of shape inference."""
-    import_module("tilewright.functional.torch_operator")  # registers them
+    import_module("tilewright.functional.pytorch.operators.registration")  # registers them
     x = channels_last(2, 8, 20, rank=1).requires_grad_()
     x = x if layout == "NCW" else x.detach().transpose(1, 2).requires_grad_()
     for weight, groups in ((torch.randn(8, 1, 3, requires_grad=True), 8), (torch.randn(16, 8, 3), 1)):

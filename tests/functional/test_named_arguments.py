@@ -12,7 +12,7 @@ import pytest
 
 import tilewright as tw
 from tilewright.core.errors import UserError
-from tilewright.functional.call import PUBLIC
+from tilewright.functional.arguments.call import PUBLIC
 
 X, W = np.arange(98.0, dtype="float32").reshape(1, 2, 7, 7), np.ones((2, 1, 3, 3), "float32")
 LINE = {"1d": (X[:, :, 0], W[:, :, 0]), "2d": (X, W)}

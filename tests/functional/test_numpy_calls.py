@@ -12,7 +12,8 @@ import tilewright as tw
 from tests.functional import direct
 from tilewright import te
 from tilewright.core.errors import UserError
-from tilewright.functional import numpy_arrays, running
+from tilewright.functional import numpy_arrays
+from tilewright.functional.programs import running
 from tilewright.topi import testing
 
 TOLERANCE = {"float16": 3e-2, "bfloat16": 2e-1, "float32": 1e-4, "float64": 1e-10}

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from tilewright.core.errors import UserError
-from tilewright.functional import plans, rivals
+from tilewright.functional.planning import plans, rivals
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 pytest.importorskip("expecttest", reason="expecttest is not installed, which PyTorch's samples need")
@@ -44,7 +44,7 @@ from tests.functional.opinfo_trials import (  # noqa: E402
     gradient_trials,
     trials,
 )
-from tilewright.functional import torch_tensors  # noqa: E402
+from tilewright.functional.pytorch import tensors as torch_tensors  # noqa: E402
 
 PAGE = Path(__file__).parents[2] / "docs" / "functional.md"
 pytestmark = pytest.mark.usefixtures("little_optimisation")

@@ -11,11 +11,11 @@ from benchmarks.convolution_rows import WORKLOADS
 from tests.functional.random_problems import draw
 from tilewright.core.errors import UserError, keeping_remarks, remark
 from tilewright.core.target import Target
-from tilewright.functional import kernel_choice
-from tilewright.functional.compiler import KernelNotes, Selection
-from tilewright.functional.kernel_choice import without_spills
-from tilewright.functional.plans import Decision
-from tilewright.functional.problem import CONV, Problem
+from tilewright.functional.arguments.problem import CONV, Problem
+from tilewright.functional.planning import kernel_choice
+from tilewright.functional.planning.compiler import KernelNotes, Selection
+from tilewright.functional.planning.kernel_choice import without_spills
+from tilewright.functional.planning.plans import Decision
 from tilewright.runtime.device import device
 from tilewright.runtime.program import resolve_target
 from tilewright.topi.templates import Depthwise, Epilogue, named

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tilewright.functional import rivals
+from tilewright.functional.planning import rivals
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 pytestmark = pytest.mark.usefixtures("little_optimisation")

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from tilewright.functional import rivals
-from tilewright.functional.problem import CONV, Problem
-from tilewright.functional.rivals import (
+from tilewright.functional.arguments.problem import CONV, Problem
+from tilewright.functional.planning import rivals
+from tilewright.functional.planning.rivals import (
     MeasuredLayer,
     RatioEstimate,
     cpu_device,

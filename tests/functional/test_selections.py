@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from tilewright.core.target import Target
-from tilewright.functional.compiler import (
+from tilewright.functional.arguments.problem import CONV, Problem
+from tilewright.functional.planning.compiler import (
     Selection,
     default_selection,
     described,
@@ -15,8 +16,7 @@ from tilewright.functional.compiler import (
     strategies_of,
     weight_orders,
 )
-from tilewright.functional.plans import Decision
-from tilewright.functional.problem import CONV, Problem
+from tilewright.functional.planning.plans import Decision
 
 CUDA = Target("cuda -arch=sm_90")
 POINTWISE = Problem(CONV, (8, 64, 14, 14), 128, (1, 1), (1, 1), (0, 0, 0, 0), (1, 1), 1, "float16", "NHWC")

@@ -7,8 +7,8 @@ import pytest
 from benchmarks.network_layers import layers
 from benchmarks.networks import without_record
 from tilewright.core.target import Target
-from tilewright.functional import compiler, shipped
-from tilewright.functional.problem import CONV, Problem
+from tilewright.functional.arguments.problem import CONV, Problem
+from tilewright.functional.planning import compiler, shipped
 from tilewright.topi.templates import ALL, default_strategy
 from tilewright.tune.records.log import load_from_file
 

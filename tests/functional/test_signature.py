@@ -8,11 +8,11 @@ import pytest
 
 from tilewright.core.errors import UserError
 from tilewright.core.target import Target
-from tilewright.functional.activations import activation_name
-from tilewright.functional.call import CallOptions
-from tilewright.functional.compiler import strategies_of
-from tilewright.functional.problem import Problem
-from tilewright.functional.signature import Arrays, Described, signature
+from tilewright.functional.arguments.activations import activation_name
+from tilewright.functional.arguments.call import CallOptions
+from tilewright.functional.arguments.problem import Problem
+from tilewright.functional.arguments.signature import Arrays, Described, signature
+from tilewright.functional.planning.compiler import strategies_of
 
 HERE = ("cpu", 0)
 

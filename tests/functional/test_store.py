@@ -15,9 +15,9 @@ import pytest
 
 import tilewright
 from tilewright.core.errors import UserError
-from tilewright.functional import archive, fingerprint
-from tilewright.functional import store as module
-from tilewright.functional.store import KernelStore, StoredKernel, default_folder, default_limit
+from tilewright.functional.programs import archive, fingerprint
+from tilewright.functional.programs import store as module
+from tilewright.functional.programs.store import KernelStore, StoredKernel, default_folder, default_limit
 from tilewright.runtime.device import cpu
 
 ENTRY = StoredKernel({"what": "a kernel"}, b"code" * 100)
@@ -80,7 +80,7 @@ def test_processes_write_side_by_side(tmp_path: Path) -> None:
     script = """
 import sys
 from pathlib import Path
-from tilewright.functional.store import KernelStore, StoredKernel
+from tilewright.functional.programs.store import KernelStore, StoredKernel
 held = KernelStore(Path(sys.argv[1]), limit=40_000)
 for i in range(60):
     entry = StoredKernel({"by": sys.argv[2], "i": i}, bytes([i]) * 2000)
@@ -189,7 +189,7 @@ PROGRAM = """
 import json, sys, time
 import numpy as np
 import tilewright as tw
-from tilewright.functional import plans
+from tilewright.functional.planning import plans
 from tilewright.runtime import orc
 x, w = np.ones((1, 2, 6, 8), np.float32), np.ones((2, 1, 3, 3), np.float32)
 made = tw.conv2d(x, w, groups=2)

@@ -406,7 +406,7 @@ def test_accelerate_says_which_layer_it_measures(monkeypatch: pytest.MonkeyPatch
 
 
 def test_accelerate_measures_what_is_expected_to_be_slower(monkeypatch: pytest.MonkeyPatch) -> None:
-    from tilewright.functional import rivals
+    from tilewright.functional.planning import rivals
     from tilewright.nn import acceleration
 
     model = torch.nn.Sequential(torch.nn.Conv2d(6, 6, (3, 5), groups=6), torch.nn.Conv2d(6, 4, (1, 5))).eval()
@@ -667,7 +667,7 @@ def test_a_call_is_explained(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "runs:    topi/depthwise" in text
     assert "origin:" in text
     assert "tf32" in tw.explain_call(tw.conv2d, X, W, groups=6, precision="tf32")
-    from tilewright.functional import rivals
+    from tilewright.functional.planning import rivals
 
     monkeypatch.setattr(rivals, "is_undecided", lambda *_: False)
     monkeypatch.setattr(rivals, "reason_for_rival", lambda *_: "a sum over 576 products is a matrix product")

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 import tilewright as tw
-from tilewright.functional.prepared_calls import drop_all
+from tilewright.functional.planning.prepared_calls import drop_all
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
-torch_allocation = import_module("tilewright.functional.torch_allocation")  # needs PyTorch
+torch_allocation = import_module("tilewright.functional.pytorch.allocation")  # needs PyTorch
 
 ON = ["cpu", pytest.param("cuda", marks=pytest.mark.cuda)]
 LAST = torch.channels_last

@@ -12,7 +12,7 @@ import tilewright as tw
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 
-from tilewright.functional.torch_averages import AveragePooling  # noqa: E402
+from tilewright.functional.pytorch.operators.averages import AveragePooling  # noqa: E402
 
 F = torch.nn.functional
 ON = ["cpu", pytest.param("cuda", marks=pytest.mark.cuda)]

@@ -8,15 +8,18 @@ from typing import Any
 import pytest
 
 import tilewright as tw
-from tilewright.functional import plans, problem, rivals
+from tilewright.functional.arguments import problem
+from tilewright.functional.planning import plans, rivals
 from tilewright.runtime.device import cpu
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
-import_module("tilewright.functional.torch_operator")  # the operator of one pass falls back to those of each direction
-torch_backward = import_module("tilewright.functional.torch_backward")
-torch_steps = import_module("tilewright.functional.torch_steps")
-torch_layer = import_module("tilewright.functional.torch_layer")
-ConvolutionOptions = import_module("tilewright.functional.torch_options").ConvolutionOptions
+import_module(
+    "tilewright.functional.pytorch.operators.registration"
+)  # the operator of one pass falls back to those of each direction
+torch_backward = import_module("tilewright.functional.pytorch.operators.joint_gradients")
+torch_steps = import_module("tilewright.functional.pytorch.training.steps")
+torch_layer = import_module("tilewright.functional.pytorch.operators.layer")
+ConvolutionOptions = import_module("tilewright.functional.pytorch.operators.options").ConvolutionOptions
 F = torch.nn.functional
 LIMITS = {torch.float64: 1e-13, torch.float32: 4e-6, torch.float16: 2e-3, torch.bfloat16: 1e-2}
 

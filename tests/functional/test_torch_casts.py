@@ -9,7 +9,7 @@ import pytest
 import tilewright as tw
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
-torch_casts = pytest.importorskip("tilewright.functional.torch_casts")
+torch_casts = pytest.importorskip("tilewright.functional.pytorch.casts")
 
 
 @pytest.fixture(params=["cpu", pytest.param("cuda", marks=pytest.mark.cuda)])

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 pytest.importorskip("torch", reason="PyTorch is not installed")
-from tilewright.functional import torch_graphs
+from tilewright.functional.pytorch import graphs as torch_graphs
 
 
 class Stream:

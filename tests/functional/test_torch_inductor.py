@@ -9,8 +9,9 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import tilewright as tw  # noqa: E402
-import tilewright.functional.torch_operator  # noqa: E402  # it registers the operators
-from tilewright.functional import prepared_calls, torch_inductor  # noqa: E402
+import tilewright.functional.pytorch.operators.registration  # noqa: E402  # it registers the operators
+from tilewright.functional.planning import prepared_calls  # noqa: E402
+from tilewright.functional.pytorch.operators import inductor as torch_inductor  # noqa: E402
 
 pytestmark = pytest.mark.torch
 

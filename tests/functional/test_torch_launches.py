@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from tilewright.functional.launcher import MISALIGNED
+from tilewright.functional.programs.launcher import MISALIGNED
 
 pytest.importorskip("torch", reason="PyTorch is not installed")
 import torch
 
-from tilewright.functional import torch_launches
-from tilewright.functional.cuda_kernels import in_order
-from tilewright.functional.running import GpuProgram
+from tilewright.functional.programs.cuda_kernels import in_order
+from tilewright.functional.programs.running import GpuProgram
+from tilewright.functional.pytorch import launches as torch_launches
 from tilewright.runtime.device import cuda
 
 

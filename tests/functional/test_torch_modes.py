@@ -10,7 +10,7 @@ import pytest
 import tilewright as tw
 from tests.functional.made_up import seconds
 from tilewright.core.errors import UserError
-from tilewright.functional.prepared_calls import drop_all
+from tilewright.functional.planning.prepared_calls import drop_all
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 F = torch.nn.functional
@@ -227,7 +227,7 @@ def test_accelerate_keeps_layers_of_no_images() -> None:
 
 
 def test_accelerate_keeps_layers_that_no_kernel_computes(monkeypatch: pytest.MonkeyPatch) -> None:
-    from tilewright.functional import kernel_choice
+    from tilewright.functional.planning import kernel_choice
 
     def refuse(*_: Any) -> Any:
         raise UserError("the tile has 20 rows", fix="give fewer")
@@ -286,8 +286,8 @@ def test_accelerate_within_autocast(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_autocast_does_not_change_what_is_timed(monkeypatch: pytest.MonkeyPatch) -> None:
-    from tilewright.functional import torch_timing
-    from tilewright.functional.plans import plan_for
+    from tilewright.functional.planning.plans import plan_for
+    from tilewright.functional.pytorch import timing as torch_timing
     from tilewright.nn.layers import problem_of
     from tilewright.runtime.device import cpu
 

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 import tilewright as tw
-from tilewright.functional import plans, rivals
+from tilewright.functional.planning import plans, rivals
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
-torch_steps = import_module("tilewright.functional.torch_steps")
+torch_steps = import_module("tilewright.functional.pytorch.training.steps")
 checkpoint = import_module("torch.utils.checkpoint").checkpoint
 F = torch.nn.functional
 

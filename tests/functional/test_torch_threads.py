@@ -14,7 +14,7 @@ import tilewright as tw
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
-from tilewright.functional import torch_threads  # noqa: E402  (PyTorch is there)
+from tilewright.functional.pytorch import threads as torch_threads  # noqa: E402  (PyTorch is there)
 from tilewright.runtime.openmp_team import OpenMpTeam  # noqa: E402
 from tilewright.runtime.thread_pool import POOL  # noqa: E402
 

@@ -11,7 +11,7 @@ import pytest
 
 import tilewright as tw
 from tests.functional.made_up import seconds
-from tilewright.functional import plans, rivals
+from tilewright.functional.planning import plans, rivals
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 pytestmark = pytest.mark.usefixtures("little_optimisation")
@@ -418,7 +418,7 @@ def test_accelerate_takes_random_layers_in_training(timed: list[str]) -> None:
 
 
 def test_problems_of_gradients_are_those_that_calls_run(ours: str) -> None:
-    from tilewright.functional.torch_layer import gradients_of_ours
+    from tilewright.functional.pytorch.operators.layer import gradients_of_ours
 
     for layer, shape, weight, options in LAYERS.values():
         plans.forget()

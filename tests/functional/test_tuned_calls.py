@@ -16,9 +16,9 @@ from tests.functional import direct
 from tests.tune.fakes import FakeMeasurer
 from tilewright.core.errors import UserError
 from tilewright.core.target import Target
-from tilewright.functional import compiler, plans, rivals, tuning
-from tilewright.functional.compiler import Selection
-from tilewright.functional.prepared_calls import PreparedCalls
+from tilewright.functional.planning import compiler, plans, rivals, tuning
+from tilewright.functional.planning.compiler import Selection
+from tilewright.functional.planning.prepared_calls import PreparedCalls
 from tilewright.runtime.thread_pool import num_threads, set_num_threads
 from tilewright.topi.templates import Depthwise, named
 from tilewright.tune.session.layer import LayerSearch

@@ -25,7 +25,7 @@ from tilewright.runtime.device import cuda
 from tilewright.runtime.driver import DeviceError
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
-TorchGraphTimer = pytest.importorskip("tilewright.functional.torch_graphs").TorchGraphTimer
+TorchGraphTimer = pytest.importorskip("tilewright.functional.pytorch.graphs").TorchGraphTimer
 F = torch.nn.functional
 pytestmark = [
     pytest.mark.cuda,

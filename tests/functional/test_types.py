@@ -12,7 +12,7 @@ from typing import get_args
 import pytest
 
 from tilewright.core.precision import PRECISIONS
-from tilewright.functional import signature
+from tilewright.functional.arguments import signature
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = """\

@@ -14,10 +14,10 @@ from benchmarks.untuned import LIMITS, SHAPES
 from tilewright.core.errors import UserError
 from tilewright.core.target import Target
 from tilewright.driver import build
-from tilewright.functional import compiler, kernel_choice
-from tilewright.functional.plans import THEIRS
-from tilewright.functional.problem import CONV, Problem
-from tilewright.functional.shipped import RECORDS
+from tilewright.functional.arguments.problem import CONV, Problem
+from tilewright.functional.planning import compiler, kernel_choice
+from tilewright.functional.planning.plans import THEIRS
+from tilewright.functional.planning.shipped import RECORDS
 from tilewright.runtime.device import device
 from tilewright.runtime.program import resolve_target
 

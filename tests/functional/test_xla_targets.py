@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from tilewright.core.launches import FixedLaunch
-from tilewright.functional import xla_targets
-from tilewright.functional.executable import Executable
+from tilewright.functional.jax import xla_targets
+from tilewright.functional.programs.executable import Executable
 from tilewright.runtime.llvm_link import link
 from tilewright.runtime.thread_pool import compiled_for_host
 

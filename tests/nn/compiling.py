@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from tilewright.functional import plans
+from tilewright.functional.planning import plans
 
 dynamo = import_module("tilewright.nn.dynamo")  # needs PyTorch
 

@@ -24,7 +24,7 @@ from torch import nn
 from torch._functorch.aot_autograd import aot_export_joint_simple
 from torch.nn import functional
 
-from tilewright.functional import plans, rivals
+from tilewright.functional.planning import plans, rivals
 
 dynamo, fusion = import_module("tilewright.nn.dynamo"), import_module("tilewright.nn.fusion")
 CHANNELS, SIZES = 6, (7, 8)

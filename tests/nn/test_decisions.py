@@ -11,11 +11,12 @@ import pytest
 import tilewright as tw
 from tests.functional.made_up import seconds
 from tilewright.core.errors import UserError
-from tilewright.functional.comparison import Comparison, Verdict
+from tilewright.functional.planning.comparison import Comparison, Verdict
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
-from tilewright.functional import torch_native, torch_timing  # noqa: E402  # needs PyTorch
+from tilewright.functional.pytorch import native as torch_native  # noqa: E402  # needs PyTorch
+from tilewright.functional.pytorch import timing as torch_timing  # noqa: E402
 from tilewright.nn import acceleration, replacements  # noqa: E402  # needs PyTorch
 
 X = torch.randn(2, 6, 9, 10)

@@ -17,13 +17,13 @@ from typing import Any
 import pytest
 
 import tilewright as tw
-from tilewright.functional import plans, rivals
-from tilewright.functional.problem import Problem
+from tilewright.functional.arguments.problem import Problem
+from tilewright.functional.planning import plans, rivals
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 from tests.functional.made_up import seconds  # noqa: E402  # needs PyTorch
 from tests.nn.compiling import Backend, nothing_remembered  # noqa: E402  # needs PyTorch
-from tilewright.functional.torch_native import tf32_settings  # noqa: E402  # needs PyTorch
+from tilewright.functional.pytorch.native import tf32_settings  # noqa: E402  # needs PyTorch
 
 nn = torch.nn
 dynamo = import_module("tilewright.nn.dynamo")  # needs PyTorch

@@ -15,7 +15,7 @@ from tests.functional.made_up import seconds
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
-from tilewright.functional import rivals  # noqa: E402  # needs PyTorch
+from tilewright.functional.planning import rivals  # noqa: E402  # needs PyTorch
 from tilewright.nn import acceleration  # noqa: E402  # needs PyTorch
 
 nn = torch.nn

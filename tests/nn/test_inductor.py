@@ -36,7 +36,7 @@ print(counters["aot_autograd"]["autograd_cache_hit"], counters["inductor"]["fxgr
 
 
 OTHER_VERSION = """
-from tilewright.functional import fingerprint
+from tilewright.functional.programs import fingerprint
 fingerprint.package = lambda: "another"
 """
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tilewright.functional import plans, rivals
+from tilewright.functional.planning import plans, rivals
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tilewright.functional import plans, rivals
+from tilewright.functional.planning import plans, rivals
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 timm = pytest.importorskip("timm", reason="timm is not installed")

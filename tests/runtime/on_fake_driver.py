@@ -21,7 +21,7 @@ import pytest
 import tilewright as tw
 from tests.runtime.test_several import scaled
 from tilewright.core.errors import UserError
-from tilewright.functional import running
+from tilewright.functional.programs import running
 from tilewright.runtime.adopt import from_dlpack
 from tilewright.runtime.array import NDArray, array, empty
 from tilewright.runtime.device import Device, cuda

@@ -15,7 +15,7 @@ from tilewright import te
 from tilewright.core.errors import UserError
 from tilewright.core.target import Target
 from tilewright.driver import build, lower
-from tilewright.functional import shipped
+from tilewright.functional.planning import shipped
 from tilewright.loops.interpret import interpret
 from tilewright.runtime.array import array
 from tilewright.runtime.device import device

@@ -15,9 +15,9 @@ from tests.emulator.marks import emulates
 from tests.topi.random_direct import CUDA, template_of
 from tests.topi.test_direct import check, problem
 from tilewright import autotvm, te
-from tilewright.functional import compiler
-from tilewright.functional.problem import CONV, Problem
-from tilewright.functional.tuning import automatic
+from tilewright.functional.arguments.problem import CONV, Problem
+from tilewright.functional.planning import compiler
+from tilewright.functional.planning.tuning import automatic
 from tilewright.topi.templates import Conv2dLayer, Depthwise, Epilogue
 from tilewright.topi.templates.layouts import in_layout
 from tilewright.tune.records.format import decode

@@ -15,9 +15,9 @@ from tests.topi.test_contraction import EPILOGUES, cases, problem
 from tests.topi.test_mma import CUDA, EPSILON, check, configs
 from tilewright.core.target import Target
 from tilewright.driver import build, lower_for
-from tilewright.functional.compiler import strategies_of
+from tilewright.functional.arguments.problem import Problem
 from tilewright.functional.explain import _TF32
-from tilewright.functional.problem import Problem
+from tilewright.functional.planning.compiler import strategies_of
 from tilewright.loops.interpret import interpret
 from tilewright.runtime.array import array
 from tilewright.runtime.device import device

@@ -7,10 +7,10 @@ import time
 from pathlib import Path
 
 from ..core.errors import UserError
-from ..functional import archive
-from ..functional.host_objects import host_store
-from ..functional.problem import Problem
-from ..functional.store import DIRECTORY_VARIABLE, StoredKernel, store
+from ..functional.arguments.problem import Problem
+from ..functional.programs import archive
+from ..functional.programs.host_objects import host_store
+from ..functional.programs.store import DIRECTORY_VARIABLE, StoredKernel, store
 from ..report.table import Column, table
 from .console import print_lines
 

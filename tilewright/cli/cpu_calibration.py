@@ -8,10 +8,10 @@ from contextlib import suppress
 from importlib import import_module
 
 from ..core.errors import UserError
-from ..functional.cpu_rates import Table
-from ..functional.cpu_rates_fit import Layer, table
-from ..functional.plans import plan_for
-from ..functional.problem import Problem
+from ..functional.arguments.problem import Problem
+from ..functional.planning.cpu_rates import Table
+from ..functional.planning.cpu_rates_fit import Layer, table
+from ..functional.planning.plans import plan_for
 from ..runtime.device import cpu
 from ..topi.templates.processor import instruction_set
 from .sample_layers import draw
@@ -34,7 +34,7 @@ def measured(problem: Problem) -> tuple[float, float]:
     """The seconds of our kernel and PyTorch's."""
     executable = plan_for(problem, cpu(), "").executable
     assert executable is not None  # without a rival, the plan is ours
-    times: tuple[float, float] = import_module("tilewright.functional.torch_timing").both(problem, cpu(), executable)
+    times: tuple[float, float] = import_module("tilewright.functional.pytorch.timing").both(problem, cpu(), executable)
     return times
 
 

@@ -79,7 +79,7 @@ def calibrated() -> int:
 
 
 def _calibrated_cpu() -> None:
-    from ..functional.cpu_rates import keep
+    from ..functional.planning.cpu_rates import keep
     from .cpu_calibration import EACH, TYPES, calibrate, described
 
     layers = EACH * len(TYPES)

@@ -47,14 +47,14 @@ def export(options: ExportOptions) -> int:
             x = x.movedim(1, -1).contiguous().movedim(-1, 1)
         activation = layers.activation_of(module)
         problem = layers.problem_of(module.cpu(), x, dtype)
-    functional = import_module("tilewright.functional.library")
-    names = import_module("tilewright.functional.activations")
+    functional = import_module("tilewright.functional.export")
+    names = import_module("tilewright.functional.arguments.activations")
     function, text = names.custom("tilewright export", activation, dtype)
     problem = problem._replace(activation=text)
     if options.target is None:
         on = cuda() if cuda().exist else cpu()
         target = target_on(on)
-        rival = import_module("tilewright.functional.torch_tensors").RIVAL
+        rival = import_module("tilewright.functional.pytorch.tensors").RIVAL
         found = functional.selection_on(problem, on, rival, function)
     else:
         target = Target(options.target)

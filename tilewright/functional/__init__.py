@@ -1,6 +1,5 @@
 """Convolutions and pooling in one call, on arrays of any library."""
 
-from . import host_objects as host_objects  # has the launcher compiled once for all processes
 from .operators import (
     avg_pool2d,
     conv1d,
@@ -10,6 +9,7 @@ from .operators import (
     depthwise_conv2d,
     max_pool2d,
 )
+from .programs import host_objects as host_objects  # has the launcher compiled once for all processes
 
 __all__ = [
     "avg_pool2d",

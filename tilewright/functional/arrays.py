@@ -1,6 +1,6 @@
 """Calls on arrays of any library that supports DLPack.
 
-NumPy and PyTorch have fast paths of their own (`numpy_arrays`, `torch_calls`); this module serves every other
+NumPy and PyTorch have fast paths of their own (`numpy_arrays`, `pytorch`); this module serves every other
 library. It reads arrays through DLPack, computes in their memory, and returns the result the same way.
 """
 
@@ -18,11 +18,12 @@ from ..runtime.array import NDArray, empty
 from ..runtime.device import cpu, device
 from ..runtime.dlpack import CUDA, CUDA_MANAGED
 from ..runtime.foreign import STREAMS, on_stream_of
-from .activations import custom
-from .call import CallOptions, OperatorCall
-from .outputs import check_apart, check_places
-from .running import Program, runner_of
-from .signature import Arrays, Described, Signature, signature
+from .arguments.activations import custom
+from .arguments.call import CallOptions, OperatorCall
+from .arguments.outputs import check_apart, check_places
+from .arguments.signature import Arrays, Described, Signature, signature
+from .planning.plans import runner_of
+from .programs.running import Program
 
 
 @dataclass(frozen=True)

@@ -12,11 +12,11 @@ from functools import partial
 from typing import Any
 
 from . import arrays as any_arrays
-from .call import OperatorCall, operator_call
-from .launcher import MISALIGNED
-from .prepared_calls import PreparedCalls
-from .running import GpuProgram
-from .signature import Arrays, Described
+from .arguments.call import OperatorCall, operator_call
+from .arguments.signature import Arrays, Described
+from .planning.prepared_calls import PreparedCalls
+from .programs.launcher import MISALIGNED
+from .programs.running import GpuProgram
 
 Run = Callable[[Any, Any, Any, Any, Any], Any]
 _calls = PreparedCalls()

@@ -14,15 +14,15 @@ from ..core.text import quantity
 from ..runtime.device import Device, cpu, device
 from . import numpy_arrays
 from . import operators as public
-from .activations import custom
+from .arguments.activations import custom
+from .arguments.call import ARRAYS, PUBLIC, CallOptions, OperatorCall
+from .arguments.named_arguments import named_input
+from .arguments.problem import Problem
+from .arguments.signature import Arrays, Signature, signature
 from .arrays import described as described_array
 from .arrays import library_of, shared
-from .call import ARRAYS, PUBLIC, CallOptions, OperatorCall
-from .named_arguments import named_input
-from .plans import THEIRS, CallPlan, plan_for
-from .problem import Problem
-from .signature import Arrays, Signature, signature
-from .store import store
+from .planning.plans import THEIRS, CallPlan, plan_for
+from .programs.store import store
 
 _TF32 = {
     "topi/conv2d.tf32": "operands are rounded to 11 significant bits",
@@ -82,7 +82,7 @@ def explain_call(function: Callable[..., Any] | str, *args: Any, **named: Any) -
         return f"{seen}\nruns:    nothing, since the result is empty"
     if by_xla := _by_xla(call, checked.problem, on):
         return f"{seen}\nruns:    XLA's own operator: {by_xla}"
-    training = import_module(f"{__package__}.torch_explanations") if rival else None
+    training = import_module(f"{__package__}.pytorch.explanations") if rival else None
     if training is not None and training.is_by_pytorch_alone(call, checked):
         return f"{seen}\nruns:    {training.ALONE}"
     plan = plan_for(checked.problem, on, rival, function_of, call.options.tune)
@@ -96,7 +96,7 @@ def _by_xla(call: OperatorCall, problem: Problem, on: Device) -> str:
     """Return why a call on arrays of JAX runs XLA's own operator; "" if it runs ours."""
     if type(call.x).__module__.partition(".")[0] not in numpy_arrays.JAX or call.options.tune is not None:
         return ""
-    why: str = import_module(f"{__package__}.jax_lowering").reason_for_xla(problem, on)
+    why: str = import_module(f"{__package__}.jax.lowering").reason_for_xla(problem, on)
     return why
 
 
@@ -106,9 +106,9 @@ def _seen(call: OperatorCall) -> tuple[Signature, Device, str, Any]:
         checked, function = numpy_arrays.signed(call)
         return checked, cpu(), "", function
     if any(base.__module__.partition(".")[0] == "torch" for base in type(call.x).__mro__):
-        tensors = import_module(f"{__package__}.torch_tensors")  # PyTorch is there: x is of it
+        tensors = import_module(f"{__package__}.pytorch.tensors")  # PyTorch is there: x is of it
         tensors.check_types(call)
-        training = import_module(f"{__package__}.torch_explanations")
+        training = import_module(f"{__package__}.pytorch.explanations")
         checked, function = tensors.signed(training.as_read(call))
         return checked, tensors.place(call.name, call.x), tensors.RIVAL, function
     library_of(call.x)  # an error, if it is no array

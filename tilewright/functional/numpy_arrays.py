@@ -16,14 +16,14 @@ from ..runtime.argument_checks import is_masked
 from ..runtime.cpu_driver import ALIGNMENT, aligned_bytes
 from ..runtime.device import cpu
 from ..runtime.thread_pool import POOL
-from . import launcher
-from .activations import custom
-from .call import ARRAYS, OperatorCall, operator_call
-from .outputs import check_apart, check_places
-from .plans import plan_for
-from .prepared_calls import PreparedCalls
-from .running import CpuProgram, failed, program_of
-from .signature import FLOATS, Arrays, Described, Signature, signature
+from .arguments.activations import custom
+from .arguments.call import ARRAYS, OperatorCall, operator_call
+from .arguments.outputs import check_apart, check_places
+from .arguments.signature import FLOATS, Arrays, Described, Signature, signature
+from .planning.plans import plan_for, program_of
+from .planning.prepared_calls import PreparedCalls
+from .programs import launcher
+from .programs.running import CpuProgram, failed
 
 Run = Callable[[Any, Any, Any, Any, Any], Any]
 _calls = PreparedCalls()
@@ -48,7 +48,7 @@ def call(name: str, x: np.ndarray, w: Any, bias: Any, residual: Any, out: Any, o
     except AttributeError:
         key = []  # without a hash: the call is not kept
     if any(type(a).__module__.partition(".")[0] in JAX for a in (w, bias, residual)):  # such as traced weights
-        return import_module(f"{__package__}.jax_arrays").call(name, x, w, bias, residual, out, options)
+        return import_module(f"{__package__}.jax.arrays").call(name, x, w, bias, residual, out, options)
     made = operator_call(name, x, w, bias, residual, out, options)
     _check_types(made)
     run: Run = _calls.made(key, lambda: _prepared(made))

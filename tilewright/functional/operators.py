@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Unpack
 import numpy as np
 
 from . import numpy_arrays
-from .call import operator_call
-from .named_arguments import Named, named_input
+from .arguments.call import operator_call
+from .arguments.named_arguments import Named, named_input
 from .torchscript import unscriptable
 
 if TYPE_CHECKING:
@@ -32,7 +32,8 @@ def _of_any(name: str, x: Any, weight: Any, bias: Any, residual: Any, out: Any, 
         return numpy_arrays.call_on_subclass(name, x, weight, bias, residual, out, options)
     if any(base.__module__.partition(".")[0] == "torch" for base in type(x).__mro__):
         # PyTorch is there: x is of it. `torch.compile` follows a statement, but no call of `import_module`.
-        from . import torch_calls, torch_tensors
+        from .pytorch import calls as torch_calls
+        from .pytorch import tensors as torch_tensors
 
         for kind in torch_tensors.TENSORS:
             _calls[kind] = torch_calls.call
@@ -41,7 +42,7 @@ def _of_any(name: str, x: Any, weight: Any, bias: Any, residual: Any, out: Any, 
         call = operator_call(name, x, weight, bias, residual, out, options)
         return torch_calls.call_on_subclass(globals()[name], call)
     if any(base.__module__.partition(".")[0] in numpy_arrays.JAX for base in type(x).__mro__):
-        from . import jax_arrays
+        from .jax import arrays as jax_arrays
 
         _calls[type(x)] = jax_arrays.call
         return jax_arrays.call(name, x, weight, bias, residual, out, options)

@@ -125,6 +125,6 @@ def _host_timer(call: Callable[[], Any]) -> Timer:
 
 def _graph_timer(call: Callable[[], Any]) -> Timer:
     """Times calls on the GPU alone."""
-    from ..functional.torch_graphs import TorchGraphTimer  # which imports PyTorch
+    from ..functional.pytorch.graphs import TorchGraphTimer  # which imports PyTorch
 
     return TorchGraphTimer(call)

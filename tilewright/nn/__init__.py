@@ -7,7 +7,7 @@ from ..core.errors import UserError
 if find_spec("torch") is None:
     raise UserError("tilewright.nn needs PyTorch, which is not installed", fix="pip install torch")
 
-from ..functional import torch_operator as torch_operator  # `torch.ops.tilewright` is there from here on
+from ..functional.pytorch.operators import registration as registration  # defines `torch.ops.tilewright`
 from .acceleration import accelerate
 from .dynamo import dynamo_backend
 from .modules import AvgPool2d, Conv1d, Conv2d, ConvTranspose1d, ConvTranspose2d, MaxPool2d

@@ -10,13 +10,13 @@ import torch
 
 from ..core.errors import UserError
 from ..core.text import kind_of
-from ..functional import torch_tensors
-from ..functional.comparison import Comparison, Verdict
-from ..functional.plans import OURS, THEIRS, CallPlan, decide, plan_for
-from ..functional.problem import POOLS, WEIGHT_GRADIENT, Problem
-from ..functional.torch_layer import gradients_of_ours
-from ..functional.torch_native import allows_tf32, exact_convolutions
-from ..functional.torch_timing import Around, compare, compared
+from ..functional.arguments.problem import POOLS, WEIGHT_GRADIENT, Problem
+from ..functional.planning.comparison import Comparison, Verdict
+from ..functional.planning.plans import OURS, THEIRS, CallPlan, decide, plan_for
+from ..functional.pytorch import tensors as torch_tensors
+from ..functional.pytorch.native import allows_tf32, exact_convolutions
+from ..functional.pytorch.operators.layer import gradients_of_ours
+from ..functional.pytorch.timing import Around, compare, compared
 from ..report.progress import progress
 from .agreement import require_agreement
 from .fused_models import CannotFuse, FusedModel, install, remove, without

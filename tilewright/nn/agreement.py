@@ -11,7 +11,7 @@ import torch
 from torch.utils._pytree import tree_map_only
 
 from ..core.errors import UserError
-from ..functional import torch_tensors
+from ..functional.pytorch import tensors as torch_tensors
 from .fused_models import without
 from .replacements import Acceleration
 from .samples import tensors_in

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from ..functional.signature import ACTIVATIONS
+from ..functional.arguments.signature import ACTIVATIONS
 from .folding import Affine
 
 _aten = torch.ops.aten

@@ -15,9 +15,9 @@ import torch
 from torch.fx import GraphModule, Node
 
 from ..core.errors import UserError, warn_caller
-from ..functional.plans import Tune, seconds_of
-from ..functional.torch_native import forbids_tf32, tf32_settings
-from ..functional.torch_operator import key_compiled_graphs
+from ..functional.planning.plans import Tune, seconds_of
+from ..functional.pytorch.native import forbids_tf32, tf32_settings
+from ..functional.pytorch.operators.registration import key_compiled_graphs
 from .folding import FoldedParameters
 from .fusion import FusedGraph, fuse
 from .graph_choice import faster_graph

@@ -19,8 +19,8 @@ from torch.compiler import is_dynamo_compiling
 from torch.nn.modules.module import _has_any_global_hook
 from torch.utils import _pytree as pytree
 
-from ..functional.torch_native import NO_TF32, forbids_tf32, tf32_settings
-from ..functional.torch_state import autocasts, modes, tracing, transforms
+from ..functional.pytorch.native import NO_TF32, forbids_tf32, tf32_settings
+from ..functional.pytorch.state import autocasts, modes, tracing, transforms
 from .folding import FoldedParameters
 from .fusion import FusedGraph, fuse
 from .held_values import HeldValues, reachable

@@ -20,12 +20,13 @@ import torch
 from torch.fx import Graph, GraphModule, Node
 
 from ..core.errors import UserError
-from ..functional import rivals, torch_tensors
-from ..functional.call import OPERATORS, CallOptions
-from ..functional.plans import OURS, Decision, Tune, plan_for
-from ..functional.problem import Problem
-from ..functional.signature import Arrays, Described, channels_last_order, signature
-from ..functional.torch_native import tf32_settings
+from ..functional.arguments.call import OPERATORS, CallOptions
+from ..functional.arguments.problem import Problem
+from ..functional.arguments.signature import Arrays, Described, channels_last_order, signature
+from ..functional.planning import rivals
+from ..functional.planning.plans import OURS, Decision, Tune, plan_for
+from ..functional.pytorch import tensors as torch_tensors
+from ..functional.pytorch.native import tf32_settings
 from ..runtime.device import Device, cpu, cuda
 from .chains import CONVOLUTION, Chain, chain_of
 from .folding import fold, hoist, lies, static_nodes

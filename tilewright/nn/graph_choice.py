@@ -13,10 +13,11 @@ from typing import Any
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
-from ..functional import fingerprint, torch_tensors
-from ..functional.comparison import Comparison, Verdict
-from ..functional.store import StoredKernel, store
-from ..functional.torch_timing import compare
+from ..functional.planning.comparison import Comparison, Verdict
+from ..functional.programs import fingerprint
+from ..functional.programs.store import StoredKernel, store
+from ..functional.pytorch import tensors as torch_tensors
+from ..functional.pytorch.timing import compare
 from ..runtime.device import cpu
 from .fusion import FusedGraph
 

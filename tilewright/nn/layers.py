@@ -14,11 +14,11 @@ from torch.nn.utils.parametrize import is_parametrized
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from ..core.errors import UserError
-from ..functional import torch_tensors
-from ..functional.call import OPERATORS, CallOptions
-from ..functional.problem import Problem
-from ..functional.signature import FLOATS, Arrays, signature
-from ..functional.torch_state import type_in_autocast
+from ..functional.arguments.call import OPERATORS, CallOptions
+from ..functional.arguments.problem import Problem
+from ..functional.arguments.signature import FLOATS, Arrays, signature
+from ..functional.pytorch import tensors as torch_tensors
+from ..functional.pytorch.state import type_in_autocast
 from . import modules
 from .samples import Sample
 

@@ -10,7 +10,7 @@ from torch.nn.functional import pad
 
 from ..core.errors import UserError
 from ..functional import operators
-from ..functional.activations import activation_name
+from ..functional.arguments.activations import activation_name
 from ..functional.torchscript import WAY_OUT
 
 Base = Any

@@ -7,9 +7,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ..functional.call import OPERATORS
-from ..functional.comparison import Comparison, Verdict
-from ..functional.problem import Problem
+from ..functional.arguments.call import OPERATORS
+from ..functional.arguments.problem import Problem
+from ..functional.planning.comparison import Comparison, Verdict
 from ..report.table import Column, table
 from .fused_models import remove
 

@@ -13,13 +13,13 @@ from torch.fx import GraphModule, Node
 
 from ..core.errors import UserError
 from ..core.windows import extents
-from ..functional import torch_tensors
-from ..functional.call import OPERATORS, CallOptions
-from ..functional.plans import Tune
-from ..functional.problem import Problem
-from ..functional.signature import Arrays, signature
-from ..functional.torch_arguments import numbers, padding
-from ..functional.torch_layer import gradients_of_ours
+from ..functional.arguments.call import OPERATORS, CallOptions
+from ..functional.arguments.problem import Problem
+from ..functional.arguments.signature import Arrays, signature
+from ..functional.planning.plans import Tune
+from ..functional.pytorch import tensors as torch_tensors
+from ..functional.pytorch.operators.arguments import numbers, padding
+from ..functional.pytorch.operators.layer import gradients_of_ours
 from .fusion import OURS_IN_GRAPH, FusedRow, NotOurs, compile_ahead, decided, described, device_of, left, reason
 
 _CONVOLUTIONS = ("input", "weight", "bias", "stride", "padding", "dilation", "groups")

@@ -1,0 +1,1 @@
+"""Calls on JAX's arrays, within `jit`, `grad` and `vmap`."""

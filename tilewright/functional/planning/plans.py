@@ -1,0 +1,228 @@
+"""From a problem on a device to the plan that computes it: from memory, from disk, or newly made.
+
+The modules that make a plan (templates, schedules, compilers) are imported only when one must be made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import nullcontext
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ...core.errors import InternalError, UserError
+from ...core.forking import new_reentrant_lock
+from ...runtime.thread_pool import POOL
+from ..programs import fingerprint
+from ..programs.executable import Executable
+from ..programs.running import Program, Threads, loaded
+from ..programs.store import StoredKernel, store
+from .prepared_calls import drop_all
+
+if TYPE_CHECKING:
+    from ...runtime.device import Device
+    from ..arguments.problem import Problem
+
+OURS, THEIRS = "tilewright", "framework"
+Activation = Callable[[Any], Any]
+Tune = str | float | None
+
+
+class Decision(NamedTuple):
+    """The kernel chosen for a problem, and the reason.
+
+    Attributes
+    ----------
+    how : str
+        "tilewright", or "framework" for the kernel of the library that the arrays come from.
+    template, config : str
+        The template of our kernel, and its configuration as a line for users.
+    why : str
+        The reason, as one clause for users.
+    seconds : float
+        The measured time of one run, 0 if it was not measured here.
+    rival_seconds : float
+        The same for the framework's own kernel.
+    tuned : int
+        Configurations that were measured for this choice.
+    interrupted : bool
+        Whether Ctrl-C ended the search before its time.
+    config_index : int, optional
+        The place of the configuration in the space of the template.
+    remark : str
+        The compiler's remarks on our kernel, such as sums that do not fit into registers.
+    weights : str
+        The order of the weights in the workload of our kernel, which may differ from the problem's for 1×1 kernels.
+    """
+
+    how: str
+    template: str = ""
+    config: str = ""
+    why: str = ""
+    seconds: float = 0.0
+    rival_seconds: float = 0.0
+    tuned: int = 0
+    interrupted: bool = False
+    config_index: int | None = None
+    remark: str = ""
+    weights: str = ""
+
+
+class CallPlan(NamedTuple):
+    """A problem, the choice made for it, and the compiled kernel if ours was chosen."""
+
+    problem: Problem
+    on: Device
+    choice: Decision
+    executable: Executable | None
+    origin: str
+    """The origin of the kernel: "disk" or "compiled"."""
+    threads: int = 0
+    """The number of threads that the choice was measured with; 0 if it was not measured, or on a GPU."""
+
+    def is_settled(self, threads: int) -> bool:
+        """Whether a search with this number of threads used all of its time."""
+        return self.choice.tuned > 0 and not self.choice.interrupted and self.threads == threads
+
+
+_plans: dict[tuple[Any, ...], CallPlan] = {}
+_locks: dict[tuple[Any, ...], Any] = {}
+"""Locks by problem, held while a plan is made. Threads make plans of different problems at the same time."""
+_lock = new_reentrant_lock()
+"""A second lock: at most one plan that may time kernels is made at a time."""
+
+
+def plan_for(
+    problem: Problem, on: Device, rival: str = "", activation: Activation | None = None, tune: Tune = None
+) -> CallPlan:
+    """The plan for a problem.
+
+    Parameters
+    ----------
+    problem : Problem
+    on : Device
+    rival : str
+        The other library that could compute it, with its version; "" if there is none.
+    activation : callable, optional
+        The function behind a problem's "custom:" activation.
+    tune : None, "quick" or float
+        None takes a known or default configuration. "quick" measures for 5 seconds, a number for as many seconds.
+
+    Returns
+    -------
+    CallPlan
+        Later calls return the same plan. The first call with `tune` replaces a plan that was not tuned, and later
+        calls return the new plan.
+
+    Raises
+    ------
+    KeyboardInterrupt
+        If Ctrl-C ended a search. The best kernel found is kept, and the next call with `tune` searches again.
+    """
+    budget = seconds_of(tune)
+    memo = (problem, on, rival)
+    found = _plans.get(memo)
+    if found is not None and not budget:
+        return found
+    threads = fingerprint.threads(on, rival)
+    if found is not None and found.is_settled(threads):
+        return found
+    times = budget > 0 or on.kind == "cpu"
+    with _locks.setdefault(memo, new_reentrant_lock()), _lock if times else nullcontext():
+        found = _plans.get(memo)
+        if found is None or (budget and not found.is_settled(threads)):  # another process may have decided meanwhile
+            found = _from_disk(problem, on, rival, threads) or found
+        makes = found is None or (budget > 0 and not found.is_settled(threads))
+        if found is None or makes:
+            found = _made(problem, on, rival, activation, budget, threads, found)
+        _plans[memo] = found
+        if budget:
+            drop_all()
+    if makes and found.choice.interrupted:
+        raise KeyboardInterrupt
+    return found
+
+
+def seconds_of(tune: Tune) -> float:
+    """The seconds that an argument `tune` allows; UserError for anything else."""
+    if tune is None:
+        return 0.0
+    if tune == "quick":
+        return 5.0
+    if isinstance(tune, (int, float)) and not isinstance(tune, bool) and tune > 0:
+        return float(tune)
+    raise UserError(f"tune is {tune!r}, which is not a budget", fix='give None, "quick", or a number of seconds')
+
+
+def forget() -> None:
+    """Drop the plans in memory, and the calls prepared by them; plans on disk stay."""
+    _plans.clear()
+    drop_all()
+
+
+def decide(plan: CallPlan, choice: Decision, rival: str) -> CallPlan:
+    """Replace the choice of a plan that has a kernel by a measured one, in memory and on disk."""
+    changed = plan._replace(choice=choice, threads=fingerprint.threads(plan.on, rival))
+    with _lock:
+        _plans[plan.problem, plan.on, rival] = changed
+        _keep(changed, rival)
+        drop_all()
+    return changed
+
+
+def _from_disk(problem: Problem, on: Device, rival: str, threads: int) -> CallPlan | None:
+    """A plan measured with this number of threads, else an unmeasured one."""
+    for number in dict.fromkeys((threads, 0)):
+        entry = store().get(fingerprint.cache_key(problem, on, rival, number))
+        if entry is not None:
+            executable = entry.description["executable"]
+            program = None if executable is None else Executable.read(executable, entry.binary)
+            return CallPlan(problem, on, Decision(**entry.description["choice"]), program, "disk", number)
+    return None
+
+
+def _made(
+    problem: Problem,
+    on: Device,
+    rival: str,
+    activation: Activation | None,
+    budget: float,
+    threads: int,
+    before: CallPlan | None,
+) -> CallPlan:
+    """Make a plan; `before` is the one that a search may improve."""
+    kernel_choice = import_module(f"{__package__}.kernel_choice")  # loads the compiler: not needed for a kernel on disk
+    earlier = before.choice if before is not None and before.choice.tuned and before.threads == threads else None
+    choice, executable = kernel_choice.choose(problem, on, rival, activation, budget, earlier)
+    if before is not None and earlier is not None and choice.interrupted and earlier.seconds <= choice.seconds:
+        return before
+    plan = CallPlan(problem, on, choice, executable, "compiled", threads if choice.tuned else 0)
+    _keep(plan, rival)
+    return plan
+
+
+def _keep(plan: CallPlan, rival: str) -> None:
+    executable = plan.executable
+    description = {
+        "problem": plan.problem.described(),
+        "device": fingerprint.machine(plan.on),
+        "compiler": fingerprint.compiler(plan.on.kind),
+        "rival": rival,
+        "threads": plan.threads,
+        "choice": plan.choice._asdict(),
+        "executable": None if executable is None else executable.described(),
+    }
+    entry = StoredKernel(description, b"" if executable is None else executable.binary)
+    store().put(fingerprint.cache_key(plan.problem, plan.on, rival, plan.threads), entry)
+
+
+def program_of(plan: CallPlan, threads: Threads = POOL) -> Program:
+    """Return the loaded program of a plan that is ours. On a CPU, its loops run on `threads`."""
+    if plan.executable is None:
+        raise InternalError(f"the plan for {plan.problem} has no kernel")
+    return loaded(plan.executable, plan.on, threads)
+
+
+def runner_of(problem: Problem, on: Device, activation: Activation | None = None, tune: Tune = None) -> Program:
+    """Return the program that runs a problem by our own kernel, on addresses."""
+    return program_of(plan_for(problem, on, "", activation, tune))

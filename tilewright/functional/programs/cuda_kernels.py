@@ -1,0 +1,201 @@
+"""Kernels on an NVIDIA GPU, through the driver library alone.
+
+Importing `cuda.bindings` takes longer than loading a kernel from disk, so the few driver functions that a call needs
+are called directly. Contexts are the primary ones, which every library of the process shares.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Sequence
+from functools import cache
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any
+
+from ...core.errors import UserError
+from ...runtime.cuda_library import call, check, function_address, library
+from . import launcher
+
+if TYPE_CHECKING:
+    from ...core.launches import FixedLaunch
+    from .executable import Executable
+
+_OPT_IN_SHARED, _MAJOR, _MINOR = 8, 75, 76
+_RELAXED = 2
+"""CU_STREAM_CAPTURE_MODE_RELAXED."""
+QUICK_AFTER = 16
+"""Number of launches after which compiling the launcher pays off."""
+
+LaunchAll = Callable[[Sequence[int], Sequence[int], int], int]
+"""`launch_all(addresses, addresses of scratch memory from its last piece to its first, stream)`: 0, or `MISALIGNED`."""
+
+
+@cache
+def described(index: int) -> tuple[str, str]:
+    """The architecture of a GPU, such as "sm_90", and its name."""
+    device, value, name = ctypes.c_int(), ctypes.c_int(), ctypes.create_string_buffer(256)
+    call("cuDeviceGet", ctypes.byref(device), index)
+    call("cuDeviceGetName", name, 256, device)
+    found = []
+    for attribute in (_MAJOR, _MINOR):
+        call("cuDeviceGetAttribute", ctypes.byref(value), attribute, device)
+        found.append(str(value.value))
+    return f"sm_{''.join(found)}", name.value.decode()
+
+
+@cache
+def _context(index: int) -> ctypes.c_void_p:
+    device, context = ctypes.c_int(), ctypes.c_void_p()
+    call("cuDeviceGet", ctypes.byref(device), index)
+    call("cuDevicePrimaryCtxRetain", ctypes.byref(context), device)
+    return context
+
+
+class Current:
+    """Makes the context of a GPU current, and the earlier one again at the end."""
+
+    def __init__(self, index: int) -> None:
+        self.index = index
+
+    def __enter__(self) -> None:
+        call("cuCtxPushCurrent_v2", _context(self.index))
+
+    def __exit__(self, *_: object) -> None:
+        call("cuCtxPopCurrent_v2", ctypes.byref(ctypes.c_void_p()))
+
+
+def load(program: Executable, index: int) -> list[LoadedKernel]:
+    """The launches of a program, ready on a GPU."""
+    with Current(index):
+        module = _module(program.binary, tuple(launch.shared for launch in program.launches), index)
+        return [LoadedKernel(module, launch, program.alignment, index) for launch in program.launches]
+
+
+def load_on_all(program: Executable, index: int) -> tuple[Any, list[int]]:
+    """Return the owner of a program's code for all GPUs of the architecture of `index`, and one kernel per launch.
+
+    The driver loads the kernels onto a GPU at the first launch there. `cuLaunchKernel` accepts them since CUDA 12.
+    """
+    held, devices = ctypes.c_void_p(), ctypes.c_int()
+    nothing = (None, None, 0) * 2
+    call("cuLibraryLoadData", ctypes.byref(held), program.binary, *nothing)
+    call("cuDeviceGetCount", ctypes.byref(devices))
+    found = []
+    for launch in program.launches:
+        kernel = ctypes.c_void_p()
+        call("cuLibraryGetKernel", ctypes.byref(kernel), held, launch.kernel.encode())
+        for device in range(devices.value if launch.shared else 0):
+            if described(device)[0] != described(index)[0]:
+                continue
+            call("cuKernelSetAttribute", _OPT_IN_SHARED, launch.shared, kernel, device)
+        found.append(kernel.value or 0)
+    return (held, program.binary), found
+
+
+def launch_address() -> int:
+    """The address of the driver's function that launches a kernel."""
+    return function_address("cuLaunchKernel")
+
+
+def load_one(binary: bytes, launch: FixedLaunch, alignment: tuple[int, ...], index: int) -> LoadedKernel:
+    """One launch of machine code, ready on a GPU; `alignment` is the alignment of its arguments."""
+    with Current(index):
+        return LoadedKernel(_module(binary, (launch.shared,), index), launch, alignment, index)
+
+
+@cache
+def _module(binary: bytes, shared: tuple[int, ...], index: int) -> ctypes.c_void_p:
+    """Load machine code onto the current GPU, once for all programs that share it, such as those of many batch sizes.
+
+    It stays until the process ends, since a CUDA graph may launch it at any time. `shared` is the dynamic shared memory
+    of its kernels, which belongs to the module.
+    """
+    module = ctypes.c_void_p()
+    call("cuModuleLoadData", ctypes.byref(module), binary)
+    return module
+
+
+class LoadedKernel:
+    """One launch: `kernel.start(*addresses, stream)` returns 0 or the driver's error.
+
+    The first few go through `ctypes`; then `start` becomes the compiled launcher.
+    """
+
+    def __init__(self, module: ctypes.c_void_p, launch: FixedLaunch, alignment: tuple[int, ...], index: int) -> None:
+        function = ctypes.c_void_p()
+        call("cuModuleGetFunction", ctypes.byref(function), module, launch.kernel.encode())
+        if launch.shared:
+            call("cuFuncSetAttribute", function, _OPT_IN_SHARED, launch.shared)
+        self.launch = launch
+        self.index = index
+        self.arguments = launch.arguments
+        aligned = tuple(alignment[a] if a >= 0 else 1 for a in launch.arguments)
+        self._numbers = (*launch.grid, *launch.block, launch.shared), aligned
+        self._function = function.value or 0
+        self._left = QUICK_AFTER
+        self._slow = launcher.by_ctypes(self._function, library().cuLaunchKernel, *self._numbers)
+        self.start: Callable[..., int] = self._first
+
+    def _first(self, *arguments: int) -> int:
+        self._left -= 1
+        if self._left <= 0:
+            self.hasten()
+        return self._slow(*arguments)
+
+    def hasten(self) -> None:
+        """Switch to the compiled launcher."""
+        if launcher.fits(len(self.arguments)):
+            launch, push, pop = map(function_address, ("cuLaunchKernel", "cuCtxPushCurrent_v2", "cuCtxPopCurrent_v2"))
+            context = _context(self.index).value or 0, push, pop
+            self.start = launcher.on_gpu(self._function, launch, *self._numbers, context)
+        else:
+            self.start = self._slow
+
+    def failed(self, status: int, arguments: tuple[int, ...]) -> None:
+        """Launch again if the thread had no context of this GPU; otherwise raise the driver's error."""
+        if status in launcher.NO_CONTEXT:
+            with Current(self.index):
+                status = self._slow(*arguments)
+        if status == launcher.MISALIGNED:
+            raise UserError(
+                "an array begins at an address that the kernel cannot load vectors from",
+                fix="pass a tensor that begins at the start of its memory: x.clone() instead of a slice of it",
+            )
+        check(f"launch of {self.launch.kernel}", status)
+
+
+def in_order(launches: Sequence[tuple[LoadedKernel, Sequence[int], Sequence[int]]]) -> LaunchAll:
+    """Return a function that launches kernels in order; each has the places of its addresses, and its numbers.
+
+    A place is an index of the pointers of `LaunchAll`. Place -1 is the last of its pieces of scratch memory.
+    """
+    numbers = [number for *_, own in launches for number in own]
+    before, at, parts = 1 + len(numbers), 1, []  # places among the stream, the numbers, and the addresses
+    for kernel, places, own in launches:
+        moved = [place + before if place >= 0 else place for place in places]
+        parts.append((kernel, itemgetter(*[*moved, *range(at, at + len(own)), 0])))
+        at += len(own)
+
+    def launch_all(pointers: Sequence[int], scratch: Sequence[int], stream: int) -> int:
+        values = [stream, *numbers, *pointers, *scratch]
+        for kernel, choose in parts:
+            arguments = choose(values)
+            if status := kernel.start(*arguments):
+                if status == launcher.MISALIGNED:
+                    return launcher.MISALIGNED
+                kernel.failed(status, arguments)
+        return 0
+
+    return launch_all
+
+
+def allocate(size: int, index: int) -> int:
+    """Allocate memory of a GPU, kept until the process ends; works during the capture of a CUDA graph, too."""
+    with Current(index):
+        found, mode = ctypes.c_uint64(), ctypes.c_int(_RELAXED)
+        call("cuThreadExchangeStreamCaptureMode", ctypes.byref(mode))
+        try:
+            call("cuMemAlloc_v2", ctypes.byref(found), ctypes.c_size_t(max(1, size)))
+        finally:
+            call("cuThreadExchangeStreamCaptureMode", ctypes.byref(mode))
+        return found.value

@@ -1,0 +1,177 @@
+"""Executables that are ready to run: their code is loaded, and their launches and scratch memory are prepared."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+import numpy as np
+
+from ...codegen.llvm.binding import PACKED, PARALLEL_FOR
+from ...core.errors import UserError
+from ...runtime.cpu_driver import aligned_bytes
+from ...runtime.driver import DeviceError
+from ...runtime.llvm_link import link
+from ...runtime.thread_pool import POOL
+from . import cuda_kernels, launcher
+
+if TYPE_CHECKING:
+    from ...runtime.device import Device
+    from .executable import Executable
+
+
+class Threads(Protocol):
+    """Threads that run parallel loops: the pool of `runtime/thread_pool.py`, or another library's."""
+
+    ready: bool
+
+    def start(self) -> int:
+        """Start the threads, and return the address of the function that runs a loop on them."""
+
+
+Runner = Callable[[Sequence[int], int], None]
+"""`run(addresses, stream)`."""
+
+
+class CpuProgram:
+    """An executable on the CPU. `start(*addresses)` and `start_arrays(*arrays)` return a status."""
+
+    def __init__(self, program: Executable, threads: Threads = POOL) -> None:
+        symbols = [launch.kernel + PACKED for launch in program.launches]
+        imports = {PARALLEL_FOR: threads.start()} if program.parallel else {}
+        self._held, self.addresses = link(program.binary, symbols, imports)
+        self.program = program
+        self.threads = threads
+        self.direct = self._direct(arrays=True)
+        """Starts the program with NumPy arrays, if it is one launch that takes exactly its arguments."""
+        self.direct_pointers = self._direct(arrays=False)
+        """The same with addresses."""
+        self._launches: list[CpuLaunch] = [
+            (
+                launcher.on_cpu(self.addresses[one.kernel + PACKED], self._aligned(one.arguments), False),
+                one.arguments,
+                (),
+            )
+            for one in program.launches
+        ]
+
+    def _aligned(self, arguments: tuple[int, ...]) -> tuple[int, ...]:
+        return tuple(self.program.alignment[a] if a >= 0 else 1 for a in arguments)
+
+    def _direct(self, arrays: bool) -> launcher.Start | None:
+        program = self.program
+        arguments = tuple(range(program.arguments))
+        if (
+            len(program.launches) != 1
+            or program.launches[0].arguments != arguments
+            or not launcher.fits(len(arguments))
+        ):
+            return None
+        address = self.addresses[program.launches[0].kernel + PACKED]
+        return launcher.on_cpu(address, self._aligned(arguments), arrays)
+
+    def __call__(self, pointers: Sequence[int], stream: int = 0) -> None:
+        if self.program.parallel and not self.threads.ready:
+            self.threads.start()
+        run_on_cpu(self._launches, pointers, self.program.scratch)
+
+
+CpuLaunch = tuple[launcher.Start, Sequence[int], Sequence[int]]
+"""A launch, the places of its addresses (scratch memory from -1 downwards), and its numbers."""
+
+
+def run_on_cpu(launches: Sequence[CpuLaunch], pointers: Sequence[int], sizes: Sequence[int]) -> None:
+    """Run launches one after the other, with pieces of scratch memory of these sizes. Raises the errors of `failed`."""
+    scratch = [_piece(size) for size in sizes]
+    addresses = [*pointers, *[piece.address for piece in reversed(scratch)]]
+    try:
+        for start, places, numbers in launches:
+            if status := start(*[addresses[place] for place in places], *numbers):
+                failed(status)
+    finally:
+        _spare.extend(scratch)
+
+
+class _Piece(NamedTuple):
+    """Scratch memory on the CPU: its bytes, its address, and its owner."""
+
+    size: int
+    address: int
+    memory: np.ndarray
+
+
+_spare: list[_Piece] = []
+"""Scratch memory of all programs that no call is using, the most recently used last. Concurrent calls share none."""
+
+
+def _piece(size: int) -> _Piece:
+    """Return spare memory, or new memory if the spare memory is too small.
+
+    The number of pieces is the largest number of concurrent calls, and does not grow with the number of programs.
+    """
+    try:
+        found = _spare.pop()
+    except IndexError:
+        return _new_piece(size)
+    return found if found.size >= size else _new_piece(size)
+
+
+def _new_piece(size: int) -> _Piece:
+    made = aligned_bytes(size)
+    return _Piece(size, made.ctypes.data, made)
+
+
+def failed(status: int) -> None:
+    """Raise the error that a launch on the CPU reported."""
+    if status == launcher.MISALIGNED:
+        raise UserError(
+            "an array begins at an address that the kernel cannot load vectors from",
+            fix="pass an array that begins at the start of its memory: x.copy() instead of a slice of it",
+        )
+    raise DeviceError("the kernel ran out of memory for its intermediate results", "OUT_OF_MEMORY")
+
+
+class GpuProgram:
+    """An executable on one GPU."""
+
+    def __init__(self, program: Executable, index: int) -> None:
+        self.program = program
+        self.index = index
+        self.kernels = cuda_kernels.load(program, index)
+        self.launch_all = cuda_kernels.in_order([(kernel, kernel.arguments, ()) for kernel in self.kernels])
+        self._scratch: dict[int, list[int]] = {}
+        self.starts: Callable[[list[int]], int] | None = None
+        """Launches all kernels on the current stream of another library, with memory of that library between them."""
+
+    @property
+    def direct(self) -> cuda_kernels.LoadedKernel | None:
+        """The only kernel, if it takes exactly the arguments."""
+        alone = len(self.kernels) == 1 and self.kernels[0].arguments == tuple(range(self.program.arguments))
+        return self.kernels[0] if alone else None
+
+    def __call__(self, pointers: Sequence[int], stream: int = 0) -> None:
+        """Launch the kernels, with scratch memory of the stream."""
+        if self.launch_all(pointers, self._memory(stream), stream):
+            self.kernels[0].failed(launcher.MISALIGNED, ())
+
+    def _memory(self, stream: int) -> list[int]:
+        """Return the scratch memory of a stream, its last piece first. Calls on one stream run one after the other."""
+        found = self._scratch.get(stream)
+        if found is None:
+            sizes = reversed(self.program.scratch)
+            found = self._scratch[stream] = [cuda_kernels.allocate(size, self.index) for size in sizes]
+        return found
+
+
+Program = CpuProgram | GpuProgram
+_programs: dict[tuple[int, int], tuple[Executable, Program]] = {}
+
+
+def loaded(executable: Executable, on: Device, threads: Threads = POOL) -> Program:
+    """Return the program of an executable on a device, loaded once. On a CPU, its loops run on `threads`."""
+    memo = (id(executable), id(threads))
+    found = _programs.get(memo)
+    if found is None:
+        made: Program = CpuProgram(executable, threads) if on.kind == "cpu" else GpuProgram(executable, on.index)
+        found = _programs.setdefault(memo, (executable, made))
+    return found[1]

@@ -1,0 +1,221 @@
+"""Kernels and decisions on disk, so that the next process starts with them.
+
+One file per call: a check sum, a description in JSON, and the machine code. A file is written under another name and
+then renamed, so readers see a whole one or none, however many processes write. A damaged file counts as absent. If the
+disk is full or read-only, calls continue without the store, and one warning says so.
+
+Entries are code that calls run. Files are made for their owner alone, and files that others may have written are
+ignored, with one warning: `core.cache_folder.distrust`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import stat
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+from ...core.cache_folder import DIRECTORY_VARIABLE as DIRECTORY_VARIABLE
+from ...core.cache_folder import cache_folder, distrust, private_folder, remedy
+from ...core.errors import UserError, warn_caller
+from ...core.system import WITHOUT_WAITING
+
+SIZE_VARIABLE = "TILEWRIGHT_CACHE_BYTES"
+USUAL_BYTES = 256 << 20
+SUFFIX = ".kernel"
+_MAGIC = b"TWK1"
+_HEAD = len(_MAGIC) + 32
+_STALE_SECONDS = 3600.0
+
+
+class StoredKernel(NamedTuple):
+    """The contents of one file: a description, and machine code, which may be empty."""
+
+    description: dict[str, Any]
+    binary: bytes
+
+    def packed(self) -> bytes:
+        """The bytes of the file."""
+        text = json.dumps(self.description, sort_keys=True).encode()
+        body = len(text).to_bytes(8, "little") + text + self.binary
+        return _MAGIC + hashlib.sha256(body).digest() + body
+
+    @classmethod
+    def unpacked(cls, data: bytes) -> StoredKernel | None:
+        """Return the entry that a file's bytes hold; None if they are damaged or no entry."""
+        body = data[_HEAD:]
+        if data[: len(_MAGIC)] != _MAGIC or data[len(_MAGIC) : _HEAD] != hashlib.sha256(body).digest():
+            return None
+        size = int.from_bytes(body[:8], "little")
+        try:
+            description = json.loads(body[8 : 8 + size])
+        except (ValueError, RecursionError):
+            return None
+        return cls(description, body[8 + size :]) if isinstance(description, dict) else None
+
+
+class KernelStore:
+    """A folder of entries, bounded in size: the least recently used ones are removed first.
+
+    A store within the folder of another one, its `parent`, shares its warnings: each is printed once.
+    """
+
+    def __init__(
+        self, folder: str | os.PathLike[str] | None, limit: int = USUAL_BYTES, parent: KernelStore | None = None
+    ) -> None:
+        self.folder = None if folder is None else os.fspath(folder)
+        self.limit = limit
+        self._parent = parent
+        self._complaints: set[str] = set() if parent is None else parent._complaints
+
+    def path(self, key: str) -> str | None:
+        """Return the path of the entry of that key; None if nothing is kept."""
+        return None if self.folder is None else os.path.join(self.folder, f"{key}{SUFFIX}")
+
+    def get(self, key: str) -> StoredKernel | None:
+        """The entry of that key, or None."""
+        path = self.path(key)
+        if path is None or not self._is_trusted():
+            return None
+        found = self._read(path)
+        if found is not None:
+            with suppress(OSError):  # a read-only folder serves all the same
+                os.utime(path)
+        return found
+
+    def put(self, key: str, entry: StoredKernel) -> bool:
+        """Keep an entry, replacing an earlier one; returns whether that worked."""
+        path = self.path(key)
+        data = entry.packed()
+        if path is None or len(data) > self.limit or not self._is_trusted():
+            return False
+        folder, name = os.path.split(path)
+        draft = os.path.join(folder, f".{name}.{os.getpid()}.{time.monotonic_ns()}")
+        try:
+            private_folder(folder)
+            with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+                file.write(data)
+            os.replace(draft, path)
+        except OSError as error:
+            with suppress(OSError):
+                os.unlink(draft)
+            self._complain(error)
+            return False
+        self._shrink()
+        return True
+
+    def _is_trusted(self) -> bool:
+        """Whether nobody else can have put files into the folder. If somebody can, it warns once."""
+        if self.folder is None or (self._parent is not None and not self._parent._is_trusted()):
+            return False
+        try:
+            found = os.stat(self.folder)
+        except OSError:  # it does not exist, or cannot be read: the code below finds out
+            return True
+        why = distrust(found)
+        if why:
+            self._warn(
+                "distrust",
+                f"tilewright ignores the kernels in {self.folder}, which {why}: kept kernels are code. "
+                f"Each process compiles its own; {remedy(self.folder, found)}",
+            )
+        return not why
+
+    def _read(self, path: str) -> StoredKernel | None:
+        """Return the entry in a file; None if it is missing or damaged, or another user may have written it."""
+        try:
+            with open(os.open(path, os.O_RDONLY | WITHOUT_WAITING), "rb") as file:
+                why = distrust(found := os.fstat(file.fileno()))
+                if not why:
+                    return StoredKernel.unpacked(file.read()) if stat.S_ISREG(found.st_mode) else None
+        except OSError:
+            return None
+        self._warn(
+            "distrust",
+            f"tilewright ignores {path}, which {why}: kept kernels are code. "
+            f"The kernel is compiled anew; {remedy(os.path.dirname(path), found)}",
+        )
+        return None
+
+    def _complain(self, error: OSError) -> None:
+        self._warn(
+            "write",
+            f"tilewright keeps no kernels in {self.folder}: {error.strerror or error}. Each process compiles its "
+            f"own; set {DIRECTORY_VARIABLE} to a folder that can be written, or to 0 to keep none",
+        )
+
+    def _warn(self, about: str, message: str) -> None:
+        if about not in self._complaints:
+            self._complaints.add(about)
+            warn_caller(message, RuntimeWarning)
+
+    def entries(self) -> list[tuple[str, os.stat_result]]:
+        """Return all files, the least recently used first."""
+        found = []
+        with suppress(OSError):
+            for one in os.scandir(self.folder) if self.folder is not None else ():
+                if one.name.endswith(SUFFIX):
+                    with suppress(OSError):  # another process may have removed it
+                        found.append((one.path, one.stat()))
+        return sorted(found, key=lambda pair: pair[1].st_mtime_ns)
+
+    def _shrink(self) -> None:
+        held = self.entries()
+        size = sum(status.st_size for _, status in held)
+        for path, status in held:
+            if size <= self.limit:
+                break
+            with suppress(OSError):
+                os.unlink(path)
+            size -= status.st_size
+
+    def read_all(self) -> Iterator[tuple[str, StoredKernel, os.stat_result]]:
+        """Yield the undamaged entries, which `get` would return: key, entry, status of the file."""
+        for path, status in self.entries() if self._is_trusted() else ():
+            found = self._read(path)
+            if found is not None:
+                yield os.path.basename(path).removesuffix(SUFFIX), found, status
+
+    def clear(self) -> int:
+        """Remove all entries, and drafts that a killed process left; returns how many entries there were."""
+        held = self.entries()
+        for path, _ in held:
+            with suppress(OSError):
+                os.unlink(path)
+        with suppress(OSError):
+            for one in os.scandir(self.folder) if self.folder is not None else ():
+                if (
+                    one.name.startswith(".")
+                    and SUFFIX in one.name
+                    and time.time() - one.stat().st_mtime > _STALE_SECONDS
+                ):
+                    os.unlink(one.path)
+        return len(held)
+
+
+def default_folder() -> str | None:
+    """Return the folder that the environment names, or the default one; None if nothing is to be kept."""
+    return cache_folder()
+
+
+def default_limit() -> int:
+    """Return the most bytes that the environment allows; raises UserError if its value is not a number."""
+    text = os.environ.get(SIZE_VARIABLE, "")
+    if not text:
+        return USUAL_BYTES
+    if not text.isdecimal():
+        raise UserError(f"{SIZE_VARIABLE}={text!r} is not a number of bytes", fix=f"give one, such as {USUAL_BYTES}")
+    return int(text)
+
+
+_stores: dict[tuple[str | None, int], KernelStore] = {}
+
+
+def store() -> KernelStore:
+    """Return the store that the environment currently selects; one object per folder, so that it warns once."""
+    key = (default_folder(), default_limit())
+    return _stores.setdefault(key, KernelStore(*key))

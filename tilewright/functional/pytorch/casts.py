@@ -1,0 +1,71 @@
+"""Casts of parameters and of their gradients on GPUs: one short launch for a weight and its bias.
+
+Under autocast, PyTorch's four casts in a step of a small layer cost more time on the host than all of our kernels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ...core.casts import Casts
+from ..programs.sized_programs import launches, sized_program
+from .allocation import part_of, strided_allocator
+from .launches import starts_of_sized
+from .tensors import NAMES, place
+
+_ALIGNED = 64
+"""A bias begins at a multiple of this number of elements."""
+
+
+def casts_of(weight: Any, bias: Any, kind: Any) -> Callable[[Any, Any], tuple[Any, Any]]:
+    """Return the cast of a weight and a bias like these, which may be None, to a type."""
+
+    def by_pytorch(weight: Any, bias: Any) -> tuple[Any, Any]:
+        return weight.to(kind), None if bias is None else bias.to(kind)
+
+    given = [a for a in (weight, bias) if a is not None]
+    if not all(_is_ours(a, weight.dtype) for a in given):
+        return by_pytorch
+    count, shape, strides = weight.numel(), tuple(weight.shape), tuple(weight.stride())
+    begin = -(-count // _ALIGNED) * _ALIGNED
+    total = count if bias is None else begin + bias.numel()
+    start = _launch(Casts(NAMES[weight.dtype], NAMES[kind], len(given)), weight, given, total, begin)
+    alone, biases = bias is None, None if bias is None else tuple(bias.shape)
+    fresh = strided_allocator(weight, *((shape, strides) if alone else ((total,), (1,))), kind)
+
+    def run(weight: Any, bias: Any) -> tuple[Any, Any]:
+        made = fresh()
+        pointers = [weight.data_ptr()] if alone else [weight.data_ptr(), bias.data_ptr()]
+        if start([*pointers, made.data_ptr()]):
+            return by_pytorch(weight, bias)
+        if alone:
+            return made, None
+        return part_of(made, shape, strides, 0), part_of(made, biases, (1,), begin)
+
+    return run
+
+
+def cast_of(a: Any, kind: Any) -> Callable[[Any], Any]:
+    """Return the cast of contiguous tensors like this one to a type."""
+    if a.dtype == kind or not _is_ours(a, a.dtype):
+        return lambda a: a.to(kind)
+    start = _launch(Casts(NAMES[a.dtype], NAMES[kind], 1), a, [a], a.numel(), 0)
+    fresh = strided_allocator(a, tuple(a.shape), tuple(a.stride()), kind)
+
+    def run(a: Any) -> Any:
+        made = fresh()
+        return a.to(kind) if start([a.data_ptr(), made.data_ptr()]) else made
+
+    return run
+
+
+def _is_ours(a: Any, kind: Any) -> bool:
+    return bool(a.is_cuda and a.dtype == kind and kind in NAMES and a.is_contiguous() and a.numel())
+
+
+def _launch(of: Casts, x: Any, given: list[Any], total: int, begin: int) -> Callable[[list[int]], int]:
+    on = place("conv2d", x)
+    program = sized_program(of, on, "topi.casts", "casts")
+    arrays = [*[((a.numel(),), None) for a in given], ((total,), None)]
+    return starts_of_sized(program, launches(program, arrays, [begin] if of.rows == 2 else []), x, on)

@@ -1,0 +1,60 @@
+"""The kernels of calls on PyTorch's tensors with gradients, for `explain_call`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from ..arguments.call import OperatorCall
+from ..arguments.problem import WEIGHT_GRADIENT
+from ..arguments.signature import Signature
+from ..planning.plans import CallPlan, plan_for
+from .calls import is_direct
+from .eager import records
+from .operators import joint_gradients
+from .operators.gradients import is_one_pass
+from .operators.layer import CalledLayer, gradients_of_ours
+from .operators.registration import convolution_options
+from .state import as_autocast
+from .tensors import RIVAL, place
+from .training import steps
+
+ALONE = f"the kernels of {RIVAL} in both passes: PyTorch computes and differentiates the whole layer in less time"
+
+
+def as_read(call: OperatorCall) -> OperatorCall:
+    """Return the call with its tensors in the types of autocast, which poolings ignore."""
+    if call.weight is None:
+        return call
+    return OperatorCall._make((call.name, *as_autocast(call.arrays[:4]), call.out, call.options))
+
+
+def is_by_pytorch_alone(call: OperatorCall, checked: Signature) -> bool:
+    """Whether PyTorch computes and differentiates a call as a whole."""
+    return records(call.arrays) and is_direct(call) and steps.by_pytorch_alone(call, checked) is not None
+
+
+def gradients(call: OperatorCall, checked: Signature) -> list[tuple[CallPlan, str]]:
+    """Return the plans of the gradients that operators of ours compute, each with the shape of its result."""
+    if call.weight is None or not records(call.arrays):
+        return []
+    wanted = of_x, of_weight, of_bias, _ = [a is not None and a.requires_grad for a in call.arrays[:4]]
+    arrays, biased = as_read(call).arrays[:4], call.bias is not None
+    x, weight, *_ = arrays
+    options, on = convolution_options(call, arrays), place(call.name, x)
+    with torch.no_grad():  # as in a backward pass
+        if is_one_pass(options, x, weight, tuple(wanted), call.residual is not None):
+            plan = joint_gradients.plan_of(options, x, weight, biased)
+            if plan is not None:
+                return [(plan, f"{tuple(x.shape)} and {(weight.numel() + weight.shape[0] * biased,)}")]
+            problems = gradients_of_ours(checked.problem, of_weight, of_x)
+        else:
+            wide = is_direct(call) and call.weight.dtype is torch.float32 and x.dtype is not torch.float32
+            together = of_bias and CalledLayer.of(options, x, weight).adds_up_bias(x)
+            problems = [
+                each._replace(bias=together) if each.op == WEIGHT_GRADIENT else each
+                for each in gradients_of_ours(checked.problem, of_weight, of_x, wide)
+            ]
+        found: list[tuple[CallPlan, Any]] = [(plan_for(each, on, RIVAL), each.made_shape) for each in problems]
+    return [(plan, f"{shape}") for plan, shape in found]

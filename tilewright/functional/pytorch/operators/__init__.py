@@ -1,0 +1,1 @@
+"""The operators registered with PyTorch, and their gradients."""

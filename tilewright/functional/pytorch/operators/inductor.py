@@ -1,0 +1,144 @@
+"""Calls of our operators in the programs that PyTorch's Inductor writes, without PyTorch's dispatcher.
+
+The dispatcher converts all arguments and comes back to Python, which takes longer than a small kernel. So each such
+program names a call site by its operator, its options and the layouts of its tensors. The site remembers the executor
+of its last call. PyTorch's own check, in C++, tells whether the tensors of a call are like the last call's.
+"""
+
+from __future__ import annotations
+
+import sys
+from ast import literal_eval
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+import torch
+
+from ...planning.prepared_calls import PreparedCalls
+from ..eager import is_plain
+from ..state import modes
+from ..tensors import same_tensors
+
+Run = Callable[..., Any]
+Prepare = Callable[[tuple[Any, ...], tuple[Any, ...]], Run]
+"""From the tensors of a call and its options to the executor, without gradients.
+
+The executor is a function of the tensors; missing tensors at the end are None.
+"""
+_grad_enabled = torch.is_grad_enabled
+
+
+class _Operator(NamedTuple):
+    """An operator of ours: the number of its tensors, which are its first arguments, and the preparation of calls."""
+
+    tensors: int
+    prepare: Prepare
+
+
+_operators: dict[str, _Operator] = {}
+_lowered: set[str] = set()
+
+
+class _CallSites(PreparedCalls):
+    """The call sites of all programs by their texts, until plans change."""
+
+    def __missing__(self, text: str) -> Run:
+        site: Run = self.made(text, lambda: _call_site(*literal_eval(text)[:3]))
+        return site
+
+
+torch.ops.tilewright.call_sites = _CallSites()  # programs reach it by this name: they import PyTorch alone
+
+
+def _call_site(name: str, places: tuple[int, ...], options: tuple[Any, ...]) -> Run:
+    """Return the function of the tensors that an operator gets at these places of its arguments."""
+    operator, (count, prepare) = getattr(torch.ops.tilewright, name).default, _operators[name]
+    leading = places == tuple(range(len(places)))
+    known: tuple[Any, Run] | None = None
+    last: Run | None = None
+
+    def spread(arrays: tuple[Any, ...]) -> list[Any]:
+        found = dict(zip(places, arrays, strict=True))
+        return [found.get(place) for place in range(count)]
+
+    def call(*arrays: Any) -> Any:
+        now = known  # another thread may replace it
+        if now is not None and not _grad_enabled() and not modes() and now[0](*arrays):
+            return now[1](*arrays)
+        if _grad_enabled() or not is_plain(arrays):
+            return operator(*spread(arrays), *options)
+        return looked_up(arrays)(*arrays)
+
+    def looked_up(arrays: tuple[Any, ...]) -> Run:
+        nonlocal known, last
+        run = prepare(tuple(spread(arrays)), options)
+        ready = run if leading else lambda *arrays: run(*spread(arrays))
+        if run is last and (check := same_tensors(*arrays)) is not None:  # of sizes that do not change at each call
+            known = check, ready
+        last = run
+        return ready
+
+    return call
+
+
+def call_directly(name: str, tensors: int, prepare: Prepare) -> None:
+    """Have the programs of Inductor call `torch.ops.tilewright.<name>`, a function of tensors, through call sites."""
+    _operators[name] = _Operator(tensors, prepare)
+
+
+def lower() -> None:
+    """Register our operators with Inductor if it is loaded. PyTorch loads it before it translates a graph."""
+    lowering = sys.modules.get("torch._inductor.lowering")
+    for name in _operators.keys() - _lowered if hasattr(lowering, "lowerings") else ():
+        _lowered.add(name)
+        # In versions of PyTorch with other names, programs call the dispatcher.
+        with suppress(AttributeError, ImportError, KeyError, TypeError):
+            _lower(lowering, name)
+
+
+def _lower(lowering: Any, name: str) -> None:
+    from torch._inductor import ir
+    from torch._library.utils import get_layout_constraint_tag
+    from torch.utils import _pytree as pytree
+
+    operator, tensors = getattr(torch.ops.tilewright, name).default, _operators[name].tensors
+    schema = operator._schema.arguments
+
+    class Site(ir.FallbackKernel):  # type: ignore[misc]  # PyTorch is not followed
+        """A call of the operator, which the written program makes through its call site."""
+
+        places: tuple[int, ...] | None = None
+        """The places of the tensors that a call of the site gets; None if the program calls the operator."""
+
+        def codegen(self, wrapper: Any) -> None:
+            self.places = None
+            if not ir.V.graph.cpp_wrapper:
+                # A size that is known only when the program runs is no literal.
+                with suppress(AttributeError, KeyError, SyntaxError, TypeError, ValueError):
+                    self._name_site(super().codegen_args())
+            super().codegen(wrapper)
+
+        def codegen_args(self) -> list[str]:
+            written: list[str] = super().codegen_args()
+            return written if self.places is None else [written[i] for i in self.places]
+
+        def codegen_kwargs(self, *skipped: Any, **more: Any) -> list[str]:
+            return super().codegen_kwargs(*skipped, **more) if self.places is None else []
+
+        def _name_site(self, written: list[str]) -> None:
+            places = tuple(i for i, a in enumerate(written[:tensors]) if a != "None")
+            options = [*written[tensors:], *(repr(self.kwargs[a.name]) for a in schema[len(written) :])]
+            seen = [f"{a.get_dtype()} {a.get_size()} {a.get_stride()}" for a in self.inputs]
+            text = f"{name!r}, {places}, ({''.join(f'{option}, ' for option in options)}), {self.get_name()!r}, {seen}"
+            literal_eval(text)
+            self.python_kernel_name, self.places = f"torch.ops.tilewright.call_sites[{text!r}]", places
+
+    def lowered(*args: Any, **kwargs: Any) -> Any:
+        made = Site.create(operator, *args, **kwargs)
+        return pytree.tree_map(lambda a: ir.TensorBox.create(a) if isinstance(a, ir.IRNode) else a, made)
+
+    constraint = lowering.tag_to_layout_constraint(get_layout_constraint_tag(operator, with_default=True))
+    lowering.make_fallback(operator, layout_constraint=constraint)
+    lowered._is_fallback_handler = True  # type: ignore[attr-defined]  # as of Inductor's own
+    lowering.register_lowering(operator, type_promotion_kind=None)(lowered)

@@ -1,0 +1,249 @@
+"""PyTorch's tensors: their properties, the signature of a call on them, and its executor, without gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import nullcontext
+from typing import Any
+
+import torch
+
+from ...core.errors import UserError
+from ...core.text import kind_of
+from ...runtime.device import Device, cpu, cuda
+from ..arguments.activations import custom
+from ..arguments.call import ARRAYS, OperatorCall
+from ..arguments.outputs import check_apart, check_places
+from ..arguments.problem import WEIGHT_GRADIENT
+from ..arguments.signature import Arrays, Described, Signature, channels_last_order, signature
+from ..planning.plans import THEIRS, Activation, plan_for
+from ..planning.prepared_calls import PreparedCalls
+from ..programs.running import CpuProgram, Program
+from . import native
+from .allocation import allocator, in_shape, lies_in
+from .launches import direct, launch
+from .threads import by_pytorch, lost, program_of
+
+Run = Callable[..., Any]
+"""A function of (x, weight, bias, residual, out); missing arguments at the end are None."""
+TENSORS = (torch.Tensor, torch.nn.Parameter)
+RIVAL = f"torch {torch.__version__}"
+TensorGuards = getattr(getattr(torch._C._dynamo, "guards", None), "TensorGuards", None)
+"""PyTorch's check of tensors; None in versions without it, which look up every call."""
+NAMES = {torch.float16: "float16", torch.bfloat16: "bfloat16", torch.float32: "float32", torch.float64: "float64"}
+
+
+def same_tensors(*arrays: Any) -> Callable[..., bool] | None:
+    """Return PyTorch's own check, in C++, that tensors are like these; None if it has no check. Missing arrays are left
+    out.
+
+    It compares type, dispatch keys (which autocast and `vmap` change, but PyTorch's own modes do not), device, shape
+    and strides of each tensor. It also compares whether each requires a gradient. So another tensor may reuse the
+    `id` of a weight without harm.
+    """
+    if TensorGuards is None:
+        return None
+    watched = [a for a in arrays if a is not None]
+    check: Callable[..., bool] = TensorGuards(*watched, dynamic_dims_sizes=None, dynamic_dims_strides=None).check
+    return check
+
+
+class RecentCalls(PreparedCalls):
+    """The last call of each key: PyTorch's check of its tensors, and its executor."""
+
+    def remember(self, key: Any, tensors: tuple[Any, ...], run: Callable[..., Any], version: int) -> None:
+        """Keep the check and the executor for the next call with this key. The key says which tensors are given."""
+        if check := same_tensors(*tensors):
+            self.keep(key, (check, run), version)
+
+    def executor(self, key: Any, tensors: tuple[Any, ...]) -> Callable[..., Any] | None:
+        """Return the executor of the last call of a key if its tensors were like these."""
+        check, run = self.get(key, (None, None))
+        return run if check and check(*[a for a in tensors if a is not None]) else None
+
+
+def facts(a: Any) -> tuple[Any, ...]:
+    """Return the properties of a tensor on which its executor depends."""
+    order = a.is_contiguous() or a.stride()
+    return a.shape, a.dtype, a.device, a.layout, order, type(a), a.is_neg(), a._is_zerotensor()
+
+
+def check_types(call: OperatorCall) -> None:
+    """Raise UserError for a call in which an argument is not a tensor."""
+    name = call.name
+    for what, a in zip(ARRAYS, call.arrays, strict=True):
+        if a is not None and not isinstance(a, torch.Tensor):
+            raise UserError(
+                f"x is a tensor, but {what} is {kind_of(a)}" if what != "x" else f"x is {kind_of(a)}",
+                primitive=name,
+                fix=f"leave {what} out" if isinstance(a, bool) else f"convert it: torch.as_tensor({what})",
+            )
+        if a is not None and a.is_nested:
+            padded = f"pad it: torch.nested.to_padded_tensor({what}, 0.0)"
+            raise UserError(f"{what} is a nested tensor", primitive=name, fix=padded)
+        if hasattr(a, "device_mesh"):
+            local = f"compute on the part of this process: {what}.to_local()"
+            raise UserError(f"{what} is a DTensor, of several processes", primitive=name, fix=local)
+        if a is not None and a.layout is not torch.strided:
+            raise UserError(f"{what} has the layout {a.layout}", primitive=name, fix=f"convert it: {what}.to_dense()")
+
+
+def channels_last(a: Any, rank: int) -> bool:
+    """Whether a tensor lies in memory with its channels behind the `rank` spatial dimensions, and not also in front of
+    them."""
+    if a.dim() not in (rank + 1, rank + 2) or a.is_contiguous():
+        return False
+    return lies_in(a, channels_last_order(a.dim(), rank))
+
+
+def described(a: Any, rank: int) -> Described | None:
+    """The properties of a tensor that a call with `rank` spatial dimensions needs."""
+    if a is None:
+        return None
+    place = (a.device.type, a.get_device() if a.device.type != "cpu" else 0)
+    return Described(tuple(a.shape), NAMES.get(a.dtype, str(a.dtype)), place, channels_last(a, rank))
+
+
+def signed(call: OperatorCall) -> tuple[Signature, Activation | None]:
+    """Return the checked signature of a call, and the function of a user-defined activation."""
+    seen = Arrays(*[described(a, call.operator.rank) for a in call.arrays])  # type: ignore[arg-type]  # x is there
+    function, text = custom(call.name, call.options.activation, seen.x.dtype)
+    return signature(call.name, seen, call.options, text), function
+
+
+def place(name: str, x: Any) -> Device:
+    """Return the device of a tensor; UserError if Tilewright does not run there."""
+    if x.device.type == "cpu":
+        return cpu()
+    if x.device.type == "cuda" and torch.version.hip is None:
+        return cuda(x.get_device())
+    raise UserError(f"x is on {x.device}", primitive=name, fix="move it to a CUDA device or to the CPU")
+
+
+def prepared(call: OperatorCall, checked: Signature, function: Activation | None = None, ordered: bool = False) -> Run:
+    """Return the executor of all calls with these shapes, strides, types and options, without gradients.
+
+    `ordered` says whether the result lies in memory as `checked` says, even if PyTorch's own kernel returns another
+    order.
+    """
+    problem = checked.problem
+    on = place(call.name, call.x)
+    fresh = allocator(checked, call.x)
+    if 0 in problem.shape:
+        return lambda x, w=None, bias=None, residual=None, out=None: fresh().zero_() if out is None else out
+    plan = plan_for(problem, on, RIVAL, function, call.options.tune)
+    if plan.choice.how == THEIRS:
+        theirs = _native(call, checked, on)
+        return _in_order(theirs, checked.order) if ordered else theirs
+    program = program_of(plan)
+    w, bias = call.weight, call.bias
+    images = [a is None or lies_in(a, checked.images) for a in (call.x, call.residual)]
+    plain = all(images) and (w is None or lies_in(w, _order_of(w, checked))) and (bias is None or bias.is_contiguous())
+    general = _general(program, checked, fresh)
+    if not plain or call.out is not None:
+        return general
+    return direct(program, on, fresh, call, general) or general
+
+
+def _order_of(w: Any, checked: Signature) -> tuple[int, ...]:
+    """Return the order in memory of the dimensions of a weight, or of the argument in its place, that a kernel
+    requires."""
+    if checked.problem.op == WEIGHT_GRADIENT:
+        return checked.images
+    return channels_last_order(w.dim(), w.dim() - 2) if checked.problem.weights == "OHWI" else ()
+
+
+def _general(program: Program, checked: Signature, fresh: Callable[[], Any]) -> Run:
+    """Accept any strides: copy tensors that are not in the order that the kernel requires."""
+    order, aligned = checked.order, max(program.program.alignment)
+    copying = by_pytorch if isinstance(program, CpuProgram) else nullcontext
+
+    def ready(x: Any, w: Any, bias: Any, residual: Any) -> list[Any]:
+        images = [in_order(x, checked.images)]
+        images += [] if w is None else [in_order(w, _order_of(w, checked))]
+        images += [] if bias is None else [bias.contiguous()]
+        images += [] if residual is None else [in_order(residual, checked.images)]
+        return [a if a.data_ptr() % aligned == 0 else a.clone() for a in images]
+
+    def run(x: Any, w: Any = None, bias: Any = None, residual: Any = None, out: Any = None) -> Any:
+        with copying():
+            if out is not None:
+                _check_out(out, [a for a in (x, w) if a is not None])
+                bias, residual = _apart(bias, out), _apart(residual, out)
+            images = ready(x, w, bias, residual)
+            suits = out is not None and lies_in(out, order) and out.data_ptr() % aligned == 0
+            made = out if suits else fresh()
+        launch(program, [a.data_ptr() for a in (*images, made)], x)
+        if out is not None and made is not out:
+            with copying():
+                out.copy_(made)
+        elif out is not None and not out.is_inference():  # which has no versions
+            torch.autograd.graph.increment_version(out)  # for gradients that need the old values
+        return made if out is None else out
+
+    return run
+
+
+def in_order(a: Any, order: tuple[int, ...]) -> Any:
+    """The tensor, or a copy, that lies in memory in an order of its dimensions."""
+    if not order:
+        return a.contiguous()
+    return a if lies_in(a, order) else in_shape(a.permute(order).contiguous(), order)
+
+
+def _overlap(a: Any, b: Any) -> bool:
+    def span(a: Any) -> tuple[int, int]:
+        reach = sum((size - 1) * step for size, step in zip(a.shape, a.stride(), strict=True)) + 1
+        return a.data_ptr(), a.data_ptr() + reach * a.element_size()
+
+    (first, end), (other, other_end) = span(a), span(b)
+    return bool(first < other_end and other < end)
+
+
+def _apart(a: Any, out: Any) -> Any:
+    """Return a bias or a residual, copied if it overlaps `out`: the kernel would write it before reading it.
+
+    A residual may be `out` itself.
+    """
+    same = a is None or (a.data_ptr() == out.data_ptr() and a.shape == out.shape and a.stride() == out.stride())
+    return a if same or not _overlap(a, out) else a.clone()
+
+
+def _check_out(out: Any, inputs: list[Any]) -> None:
+    check_places(out.shape, out.stride(), "a tensor")
+    check_apart(any(_overlap(out, a) for a in inputs), "a tensor")
+
+
+def _in_order(run: Run, order: tuple[int, ...]) -> Run:
+    """Return an executor of which the results lie in memory in an order of their dimensions."""
+    lies = False
+
+    def ordered(*arrays: Any) -> Any:
+        nonlocal lies
+        made = run(*arrays)
+        if lies:  # as all results of this executor
+            return made
+        lies = lies_in(made, order)
+        return made if lies else in_order(made, order)
+
+    return ordered
+
+
+def _native(call: OperatorCall, checked: Signature, on: Device) -> Run:
+    """Return PyTorch's own kernel, with the epilogue."""
+    layout, dims, on_gpu = call.options.layout, len(checked.shape), on.kind == "cuda"
+    compute = native.computed(checked.problem, call.name, layout, dims, on_gpu)
+
+    def run(x: Any, w: Any = None, bias: Any = None, residual: Any = None, out: Any = None) -> Any:
+        if out is None:
+            return compute(x, w, bias, residual)
+        check_places(out.shape, out.stride(), "a tensor")
+        return out.copy_(compute(x, w, bias, residual))
+
+    def run_on_cpu(x: Any, w: Any = None, bias: Any = None, residual: Any = None, out: Any = None) -> Any:
+        if out is None and not lost():
+            return compute(x, w, bias, residual)
+        with by_pytorch():
+            return run(x, w, bias, residual, out)
+
+    return run if on_gpu else run_on_cpu
