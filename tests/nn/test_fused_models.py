@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import io
+import pickle
+import threading
 from types import SimpleNamespace
 from typing import Any
 
@@ -227,6 +229,36 @@ def test_copies_run_their_own_modules() -> None:
         for again in (copy.deepcopy(model), torch.load(file, weights_only=False)):
             assert type(again) is Block
             torch.testing.assert_close(again(x)["features"], wanted, rtol=1e-4, atol=1e-5)
+
+
+class WithoutLock:
+    """A module of which copies have no lock: locks have no copies."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "lock"}
+
+
+class LockedLayer(WithoutLock, nn.Conv2d):  # type: ignore[misc]  # PyTorch is not followed
+    """A convolution with a lock."""
+
+
+class LockedModel(WithoutLock, Block):
+    """A model with a lock, and with a layer of that kind."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = LockedLayer(6, 6, 3, padding=1, groups=6)
+        self.lock = self.first.lock = threading.Lock()
+
+
+def test_copies_have_the_state_that_a_class_chooses() -> None:
+    model, x = LockedModel().eval(), torch.randn(2, 6, 8, 9)
+    with torch.no_grad():
+        tw.accelerate(model, x)
+        assert runs_graph(model, x)
+        for again in (copy.deepcopy(model), copy.copy(model), pickle.loads(pickle.dumps(model))):
+            torch.testing.assert_close(again(x)["features"], model(x)["features"], rtol=1e-4, atol=1e-5)
+            assert not hasattr(again, "lock")
 
 
 class Branching(Block):

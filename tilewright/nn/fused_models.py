@@ -163,7 +163,9 @@ def _running(kind: Any) -> Any:
 
     def reduced(self: Any, protocol: Any) -> tuple[Any, ...]:
         """Copies run their own modules."""
-        state = {name: value for name, value in vars(self).items() if name != _ATTRIBUTE}
+        state = self.__getstate__()
+        if isinstance(state, dict):
+            state = {name: value for name, value in state.items() if name != _ATTRIBUTE}
         return kind.__new__, (kind,), state
 
     forward.__signature__ = inspect.signature(kind.forward)  # type: ignore[attr-defined]

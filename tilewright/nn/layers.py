@@ -208,7 +208,7 @@ def replacement(kind: type) -> type:
 @cache
 def _derived(kind: type, ours: Any) -> type:
     def reduced(self: Any, protocol: Any) -> tuple[Any, ...]:
-        return _instance, (kind, ours), self.__dict__
+        return _instance, (kind, ours), self.__getstate__()
 
     methods: dict[str, Any] = {"forward": ours.forward, "__module__": kind.__module__, "__reduce_ex__": reduced}
     methods["__prepare_scriptable__"] = ours.__prepare_scriptable__
