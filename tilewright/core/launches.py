@@ -8,9 +8,10 @@ Extents = tuple[int, int, int]
 
 
 class FixedLaunch(NamedTuple):
-    """One launch: the kernel, its grid and block, its dynamic shared bytes, and the arguments that it takes.
+    """One launch: the kernel, its grid and block, its dynamic shared bytes, the arguments that it takes, and numbers.
 
-    An argument of the call is a number from 0 on; scratch memory is counted from -1 on downwards.
+    An argument of the call is a number from 0 on; scratch memory is counted from -1 on downwards. The numbers, such as
+    sizes and strides, are words that the kernel takes behind the arguments.
     """
 
     kernel: str
@@ -18,6 +19,7 @@ class FixedLaunch(NamedTuple):
     block: Extents
     shared: int
     arguments: tuple[int, ...]
+    numbers: tuple[int, ...] = ()
 
 
 class FixedLaunches(NamedTuple):

@@ -9,9 +9,9 @@ import torch
 
 from ...core.causal import DATA_GRADIENT, FORWARD, WEIGHT_GRADIENT, Causal
 from ..planning.prepared_calls import PreparedCalls
-from ..programs.sized_programs import UnsuitableError, launches, sized_program
+from ..programs.sized_programs import UnsuitableError, sized, sized_program
 from ..pytorch.allocation import strided_allocator
-from ..pytorch.launches import starts_of_sized
+from ..pytorch.launches import starts_of
 from ..pytorch.tensors import NAMES, facts, place
 from ..pytorch.threads import by_pytorch
 from . import native
@@ -148,8 +148,8 @@ def _of_program(of: Causal, grad: Any, x: Any, weight: Any, bias: Any, seq_idx: 
         arrays.append(((batch, channels, of.width - 1), tuple(states.stride())))
         numbers += states.stride()
     takes = (of.step != FORWARD, of.reads_x, of.reads_weights, of.reads_weights and of.bias, of.packed, of.states)
-    found = launches(program, [*arrays, (out, None)], numbers)
-    start = starts_of_sized(program, found, x, on)
+    found = sized(program, [*arrays, (out, None)], numbers)
+    start = starts_of(found, x, on)
 
     def run(*given: Any) -> Any:
         made = fresh()

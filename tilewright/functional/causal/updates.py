@@ -9,9 +9,9 @@ import torch
 
 from ...core.causal import CausalUpdate
 from ..planning.prepared_calls import PreparedCalls
-from ..programs.sized_programs import UnsuitableError, launches, sized_program
+from ..programs.sized_programs import UnsuitableError, sized, sized_program
 from ..pytorch.allocation import strided_allocator
-from ..pytorch.launches import starts_of_sized
+from ..pytorch.launches import starts_of
 from ..pytorch.tensors import NAMES, facts, place
 from ..pytorch.threads import by_pytorch
 from . import native
@@ -90,12 +90,12 @@ def _of_update(of: CausalUpdate, x: Any, x3: Any, state: Any, bias: Any, counts:
     inner = (1, channels) if of.state_last else (of.kept, 1)
     arrays.append((tuple(state.shape), (state.stride(0), *inner)))
     numbers = [batch, state.shape[0], *x3.stride(), state.stride(0)]
-    found = launches(program, arrays, numbers)
+    found = sized(program, arrays, numbers)
     if not found.launches:  # no row of the state
         return lambda x, *_: torch.zeros_like(x)
     shape = tuple(x.shape)
     fresh = strided_allocator(x, shape, steps[: len(shape)], x.dtype)
-    start = starts_of_sized(program, found, x, on)
+    start = starts_of(found, x, on)
 
     def run(x: Any, state: Any, weight: Any, bias: Any, counts: Any, rows: Any) -> Any:
         made = fresh()

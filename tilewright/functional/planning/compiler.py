@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ...codegen.llvm.binding import PARALLEL_FOR
 from ...core.errors import UserError, keeping_remarks
 from ...core.target import Target
 from ...driver import build
@@ -98,7 +97,7 @@ def compiled(found: Selection, target: Target, epilogue: Epilogue, notes: Kernel
     if notes is not None:
         notes.remarks = tuple(remarks)
         notes.spilled = max((used.spill_store_bytes for used in program.resources.values()), default=0)
-    return executable(program, parallel=PARALLEL_FOR in program.source)
+    return executable(program)
 
 
 def epilogue_of(problem: Problem, activation: Activation | None) -> Epilogue:

@@ -68,7 +68,7 @@ def load(program: Executable, index: int) -> list[LoadedKernel]:
     """The launches of a program, ready on a GPU."""
     with Current(index):
         module = _module(program.binary, tuple(launch.shared for launch in program.launches), index)
-        return [LoadedKernel(module, launch, program.alignment, index) for launch in program.launches]
+        return [LoadedKernel(module, launch, program.alignments(launch), index) for launch in program.launches]
 
 
 def load_on_all(program: Executable, index: int) -> tuple[Any, list[int]]:
@@ -97,12 +97,6 @@ def launch_address() -> int:
     return function_address("cuLaunchKernel")
 
 
-def load_one(binary: bytes, launch: FixedLaunch, alignment: tuple[int, ...], index: int) -> LoadedKernel:
-    """One launch of machine code, ready on a GPU; `alignment` is the alignment of its arguments."""
-    with Current(index):
-        return LoadedKernel(_module(binary, (launch.shared,), index), launch, alignment, index)
-
-
 @cache
 def _module(binary: bytes, shared: tuple[int, ...], index: int) -> ctypes.c_void_p:
     """Load machine code onto the current GPU, once for all programs that share it, such as those of many batch sizes.
@@ -121,19 +115,17 @@ class LoadedKernel:
     The first few go through `ctypes`; then `start` becomes the compiled launcher.
     """
 
-    def __init__(self, module: ctypes.c_void_p, launch: FixedLaunch, alignment: tuple[int, ...], index: int) -> None:
+    def __init__(self, module: ctypes.c_void_p, launch: FixedLaunch, alignments: tuple[int, ...], index: int) -> None:
         function = ctypes.c_void_p()
         call("cuModuleGetFunction", ctypes.byref(function), module, launch.kernel.encode())
         if launch.shared:
             call("cuFuncSetAttribute", function, _OPT_IN_SHARED, launch.shared)
         self.launch = launch
         self.index = index
-        self.arguments = launch.arguments
-        aligned = tuple(alignment[a] if a >= 0 else 1 for a in launch.arguments)
-        self._numbers = (*launch.grid, *launch.block, launch.shared), aligned
+        self._sizes = (*launch.grid, *launch.block, launch.shared), alignments
         self._function = function.value or 0
         self._left = QUICK_AFTER
-        self._slow = launcher.by_ctypes(self._function, library().cuLaunchKernel, *self._numbers)
+        self._slow = launcher.by_ctypes(self._function, library().cuLaunchKernel, *self._sizes)
         self.start: Callable[..., int] = self._first
 
     def _first(self, *arguments: int) -> int:
@@ -144,10 +136,10 @@ class LoadedKernel:
 
     def hasten(self) -> None:
         """Switch to the compiled launcher."""
-        if launcher.fits(len(self.arguments)):
+        if launcher.fits(len(self._sizes[1])):
             launch, push, pop = map(function_address, ("cuLaunchKernel", "cuCtxPushCurrent_v2", "cuCtxPopCurrent_v2"))
             context = _context(self.index).value or 0, push, pop
-            self.start = launcher.on_gpu(self._function, launch, *self._numbers, context)
+            self.start = launcher.on_gpu(self._function, launch, *self._sizes, context)
         else:
             self.start = self._slow
 
@@ -164,17 +156,15 @@ class LoadedKernel:
         check(f"launch of {self.launch.kernel}", status)
 
 
-def in_order(launches: Sequence[tuple[LoadedKernel, Sequence[int], Sequence[int]]]) -> LaunchAll:
-    """Return a function that launches kernels in order; each has the places of its addresses, and its numbers.
-
-    A place is an index of the pointers of `LaunchAll`. Place -1 is the last of its pieces of scratch memory.
-    """
-    numbers = [number for *_, own in launches for number in own]
+def in_order(kernels: Sequence[LoadedKernel]) -> LaunchAll:
+    """Return a function that launches kernels in order, each with its arguments and its numbers."""
+    numbers = [number for kernel in kernels for number in kernel.launch.numbers]
     before, at, parts = 1 + len(numbers), 1, []  # places among the stream, the numbers, and the addresses
-    for kernel, places, own in launches:
-        moved = [place + before if place >= 0 else place for place in places]
-        parts.append((kernel, itemgetter(*[*moved, *range(at, at + len(own)), 0])))
-        at += len(own)
+    for kernel in kernels:
+        moved = [place + before if place >= 0 else place for place in kernel.launch.arguments]
+        end = at + len(kernel.launch.numbers)
+        parts.append((kernel, itemgetter(*[*moved, *range(at, end), 0])))
+        at = end
 
     def launch_all(pointers: Sequence[int], scratch: Sequence[int], stream: int) -> int:
         values = [stream, *numbers, *pointers, *scratch]

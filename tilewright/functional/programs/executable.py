@@ -1,14 +1,16 @@
 """Compiled kernels in the form in which a call starts them: machine code, and the launches with all their numbers.
 
-A call of one size always launches the same kernels with the same grids: code generation lists them.
+A call of one size always launches the same kernels with the same grids. Code generation lists them. If sizes are
+arguments of the program, `sized_programs.py` lists them for each set of sizes.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ...codegen.llvm.binding import PARALLEL_FOR
 from ...core.errors import InternalError
-from ...core.launches import Extents, FixedLaunch
+from ...core.launches import Extents, FixedLaunch, FixedLaunches
 
 if TYPE_CHECKING:
     from ...codegen.abi import CompiledProgram
@@ -39,10 +41,22 @@ class Executable(NamedTuple):
         """The number of arrays among the arguments."""
         return len(self.alignment)
 
+    def alignments(self, launch: FixedLaunch) -> tuple[int, ...]:
+        """Return the bytes that each word of a launch must be a multiple of; 1 for scratch memory and numbers."""
+        places = (self.alignment[place] if place >= 0 else 1 for place in launch.arguments)
+        return *places, *[1] * len(launch.numbers)
+
+    def takes_arguments(self, launch: FixedLaunch) -> bool:
+        """Whether a launch takes exactly the arguments of the call, in order."""
+        return launch.arguments == tuple(range(self.arguments)) and not launch.numbers
+
     def described(self) -> dict[str, Any]:
-        """Return all fields except the machine code, as JSON data."""
+        """Return all fields except the machine code, as JSON data. Launches of stored code have no numbers."""
         fields = {name: value for name, value in self._asdict().items() if name != "binary"}
-        return {**fields, "launches": [launch._asdict() for launch in self.launches]}
+        launches = [
+            {name: value for name, value in one._asdict().items() if name != "numbers"} for one in self.launches
+        ]
+        return {**fields, "launches": launches}
 
     @classmethod
     def read(cls, described: dict[str, Any], binary: bytes) -> Executable:
@@ -62,11 +76,15 @@ def _three(numbers: list[int]) -> Extents:
     return x, y, z
 
 
-def executable(program: CompiledProgram, parallel: bool = False) -> Executable:
-    """The executable of a program's entry, which does nothing but launch kernels of known sizes."""
+def executable(program: CompiledProgram, listed: FixedLaunches | None = None) -> Executable:
+    """Return the executable of a program's entry.
+
+    `listed` has the launches if they depend on sizes that the call passes. Otherwise code generation lists them.
+    """
     entry = program.entries[0]
-    if program.binary is None or entry.fixed is None:
+    launches = listed or entry.fixed
+    if program.binary is None or launches is None:
         missing = "machine code" if program.binary is None else "list of launches"
         raise InternalError(f"the program {entry.name} for {program.target} has no {missing}")
-    alignment = tuple(getattr(argument, "align", 1) for argument in entry.arguments)
-    return Executable(program.target, *entry.fixed, alignment, parallel, program.binary)
+    alignment = tuple(one.align for one in entry.arguments if hasattr(one, "align"))  # arrays; numbers have none
+    return Executable(program.target, *launches, alignment, PARALLEL_FOR in program.source, program.binary)

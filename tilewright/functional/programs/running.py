@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
+from weakref import WeakValueDictionary
 
 import numpy as np
 
@@ -16,6 +17,7 @@ from ...runtime.thread_pool import POOL
 from . import cuda_kernels, launcher
 
 if TYPE_CHECKING:
+    from ...core.launches import FixedLaunch
     from ...runtime.device import Device
     from .executable import Executable
 
@@ -37,59 +39,58 @@ class CpuProgram:
     """An executable on the CPU. `start(*addresses)` and `start_arrays(*arrays)` return a status."""
 
     def __init__(self, program: Executable, threads: Threads = POOL) -> None:
-        symbols = [launch.kernel + PACKED for launch in program.launches]
-        imports = {PARALLEL_FOR: threads.start()} if program.parallel else {}
-        self._held, self.addresses = link(program.binary, symbols, imports)
+        self._code = _linked(program, threads)
+        self.addresses = self._code.addresses
         self.program = program
         self.threads = threads
         self.direct = self._direct(arrays=True)
         """Starts the program with NumPy arrays, if it is one launch that takes exactly its arguments."""
         self.direct_pointers = self._direct(arrays=False)
         """The same with addresses."""
-        self._launches: list[CpuLaunch] = [
-            (
-                launcher.on_cpu(self.addresses[one.kernel + PACKED], self._aligned(one.arguments), False),
-                one.arguments,
-                (),
-            )
-            for one in program.launches
-        ]
+        self._launches = [(self._start(one, arrays=False), one.arguments, one.numbers) for one in program.launches]
 
-    def _aligned(self, arguments: tuple[int, ...]) -> tuple[int, ...]:
-        return tuple(self.program.alignment[a] if a >= 0 else 1 for a in arguments)
+    def _start(self, launch: FixedLaunch, arrays: bool) -> launcher.Start:
+        return launcher.on_cpu(self.addresses[launch.kernel + PACKED], self.program.alignments(launch), arrays)
 
     def _direct(self, arrays: bool) -> launcher.Start | None:
         program = self.program
-        arguments = tuple(range(program.arguments))
-        if (
-            len(program.launches) != 1
-            or program.launches[0].arguments != arguments
-            or not launcher.fits(len(arguments))
-        ):
-            return None
-        address = self.addresses[program.launches[0].kernel + PACKED]
-        return launcher.on_cpu(address, self._aligned(arguments), arrays)
+        alone = len(program.launches) == 1 and program.takes_arguments(program.launches[0])
+        return self._start(program.launches[0], arrays) if alone and launcher.fits(program.arguments) else None
 
     def __call__(self, pointers: Sequence[int], stream: int = 0) -> None:
+        """Run the launches one after the other. Raises the errors of `failed`."""
         if self.program.parallel and not self.threads.ready:
             self.threads.start()
-        run_on_cpu(self._launches, pointers, self.program.scratch)
+        scratch = [_piece(size) for size in self.program.scratch]
+        addresses = [*pointers, *[piece.address for piece in reversed(scratch)]]
+        try:
+            for start, places, numbers in self._launches:
+                if status := start(*[addresses[place] for place in places], *numbers):
+                    failed(status)
+        finally:
+            _spare.extend(scratch)
 
 
-CpuLaunch = tuple[launcher.Start, Sequence[int], Sequence[int]]
-"""A launch, the places of its addresses (scratch memory from -1 downwards), and its numbers."""
+class _LinkedCode:
+    """Machine code that is linked into this process, and the addresses of its functions."""
+
+    def __init__(self, program: Executable, symbols: tuple[str, ...], threads: Threads) -> None:
+        imports = {PARALLEL_FOR: threads.start()} if program.parallel else {}
+        self._held, self.addresses = link(program.binary, symbols, imports)
+        self._threads = threads
 
 
-def run_on_cpu(launches: Sequence[CpuLaunch], pointers: Sequence[int], sizes: Sequence[int]) -> None:
-    """Run launches one after the other, with pieces of scratch memory of these sizes. Raises the errors of `failed`."""
-    scratch = [_piece(size) for size in sizes]
-    addresses = [*pointers, *[piece.address for piece in reversed(scratch)]]
-    try:
-        for start, places, numbers in launches:
-            if status := start(*[addresses[place] for place in places], *numbers):
-                failed(status)
-    finally:
-        _spare.extend(scratch)
+_codes: WeakValueDictionary[tuple[bytes, tuple[str, ...], int], _LinkedCode] = WeakValueDictionary()
+"""The linked code of all programs that are in use: programs of many sizes share it."""
+
+
+def _linked(program: Executable, threads: Threads) -> _LinkedCode:
+    symbols = tuple(dict.fromkeys(launch.kernel + PACKED for launch in program.launches))
+    key = program.binary, symbols, id(threads)
+    found = _codes.get(key)
+    if found is None:
+        found = _codes[key] = _LinkedCode(program, symbols, threads)
+    return found
 
 
 class _Piece(NamedTuple):
@@ -138,7 +139,7 @@ class GpuProgram:
         self.program = program
         self.index = index
         self.kernels = cuda_kernels.load(program, index)
-        self.launch_all = cuda_kernels.in_order([(kernel, kernel.arguments, ()) for kernel in self.kernels])
+        self.launch_all = cuda_kernels.in_order(self.kernels)
         self._scratch: dict[int, list[int]] = {}
         self.starts: Callable[[list[int]], int] | None = None
         """Launches all kernels on the current stream of another library, with memory of that library between them."""
@@ -146,7 +147,7 @@ class GpuProgram:
     @property
     def direct(self) -> cuda_kernels.LoadedKernel | None:
         """The only kernel, if it takes exactly the arguments."""
-        alone = len(self.kernels) == 1 and self.kernels[0].arguments == tuple(range(self.program.arguments))
+        alone = len(self.kernels) == 1 and self.program.takes_arguments(self.kernels[0].launch)
         return self.kernels[0] if alone else None
 
     def __call__(self, pointers: Sequence[int], stream: int = 0) -> None:

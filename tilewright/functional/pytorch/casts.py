@@ -9,9 +9,9 @@ from collections.abc import Callable
 from typing import Any
 
 from ...core.casts import Casts
-from ..programs.sized_programs import launches, sized_program
+from ..programs.sized_programs import sized, sized_program
 from .allocation import part_of, strided_allocator
-from .launches import starts_of_sized
+from .launches import starts_of
 from .tensors import NAMES, place
 
 _ALIGNED = 64
@@ -68,4 +68,4 @@ def _launch(of: Casts, x: Any, given: list[Any], total: int, begin: int) -> Call
     on = place("conv2d", x)
     program = sized_program(of, on, "topi.casts", "casts")
     arrays = [*[((a.numel(),), None) for a in given], ((total,), None)]
-    return starts_of_sized(program, launches(program, arrays, [begin] if of.rows == 2 else []), x, on)
+    return starts_of(sized(program, arrays, [begin] if of.rows == 2 else []), x, on)

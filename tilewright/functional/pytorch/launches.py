@@ -9,16 +9,14 @@ import torch
 
 from ...runtime.device import Device
 from ..arguments.call import OperatorCall
-from ..programs import cuda_kernels
 from ..programs.launcher import MISALIGNED
-from ..programs.running import CpuProgram, GpuProgram, Program, failed, run_on_cpu
-from ..programs.sized_programs import SizedLaunches, on_cpu, on_gpu
+from ..programs.running import CpuProgram, GpuProgram, Program, failed
 from .allocation import strided_allocator
 from .threads import threads
 
 if TYPE_CHECKING:
-    from ...codegen.abi import CompiledProgram
     from ..programs.cuda_kernels import LaunchAll
+    from ..programs.executable import Executable
 
 Run = Callable[..., Any]
 raw_stream: Callable[[int], int] = getattr(torch._C, "_cuda_getCurrentRawStream", lambda index: 0)
@@ -54,17 +52,14 @@ def _on_current_stream(launch_all: LaunchAll, sizes: Sequence[int], x: Any, inde
     return start if spare else lambda pointers: launch_all(pointers, (), stream(index))
 
 
-def starts_of_sized(program: CompiledProgram, found: SizedLaunches, x: Any, on: Device) -> Callable[[list[int]], int]:
-    """Return the launches of a program of known sizes on the device of `x`: 0, or on a GPU `MISALIGNED`."""
+def starts_of(executable: Executable, x: Any, on: Device) -> Callable[[list[int]], int]:
+    """Return the launches of an executable on the device of `x`: 0, or on a GPU `MISALIGNED`."""
     if on.kind != "cpu":
-        return _on_current_stream(cuda_kernels.in_order(on_gpu(program, found, on.index)), found.scratch, x, on.index)
-    team = threads()
-    launches = on_cpu(program, found, team)
+        return starts(GpuProgram(executable, on.index), x)
+    program = CpuProgram(executable, threads())
 
     def start(pointers: list[int]) -> int:
-        if not team.ready:
-            team.start()
-        run_on_cpu(launches, pointers, found.scratch)
+        program(pointers)
         return 0
 
     return start

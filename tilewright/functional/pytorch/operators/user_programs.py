@@ -18,9 +18,10 @@ from ....schedule.handle import ScheduleHandle
 from ....tensor.tensor import Tensor
 from ...planning.prepared_calls import PreparedCalls
 from ...programs.declared_program import DeclaredProgram, declared
-from ...programs.sized_programs import SizedLaunches, UnsuitableError, launches
+from ...programs.executable import Executable
+from ...programs.sized_programs import UnsuitableError, sized
 from ..allocation import strided_allocator
-from ..launches import starts_of_sized
+from ..launches import starts_of
 from ..state import differentiates, transforms
 from ..tensors import NAMES, place
 
@@ -157,7 +158,7 @@ class _Operator:
         found = None
         integers = all(size.dtype.is_int for size in self._declared(x).sizes)
         if integers and "packed(" not in program.entries[0].source and not program.objects:
-            found = _launches(program, arrays, sizes)
+            found = _sized(program, arrays, sizes)
 
         def general(given: list[Any]) -> list[Any]:
             """Call the function as users do: it raises their errors, and may call Python."""
@@ -168,7 +169,7 @@ class _Operator:
 
         if found is None:
             return general
-        start = starts_of_sized(program, found, x, place(self.name, x))
+        start = starts_of(found, x, place(self.name, x))
 
         def run(given: list[Any]) -> list[Any]:
             made = [allocate() for allocate in fresh]
@@ -234,10 +235,10 @@ class _Operator:
         return found
 
 
-def _launches(program: Any, arrays: list[tuple[Any, Any]], sizes: Sequence[Any]) -> SizedLaunches | None:
-    """Return the launches of a program for arrays of these shapes; None if it refuses them."""
+def _sized(program: Any, arrays: list[tuple[Any, Any]], sizes: Sequence[Any]) -> Executable | None:
+    """Return the executable of a program for arrays of these shapes; None if it refuses them."""
     try:
-        return launches(program, arrays, sizes)
+        return sized(program, arrays, sizes)
     except (InternalError, UnsuitableError):
         return None
 
