@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -12,6 +11,7 @@ from tilewright.functional.programs.launcher import MISALIGNED
 pytest.importorskip("torch", reason="PyTorch is not installed")
 import torch
 
+from tilewright.core.launches import FixedLaunch
 from tilewright.functional.programs.cuda_kernels import in_order
 from tilewright.functional.programs.running import GpuProgram
 from tilewright.functional.pytorch import launches as torch_launches
@@ -21,8 +21,11 @@ from tilewright.runtime.device import cuda
 class Kernel:
     """A launch that notes its addresses."""
 
-    def __init__(self, arguments: Sequence[int], notes: list[tuple[int, ...]], status: int = 0) -> None:
-        self.arguments, self.notes, self.status = arguments, notes, status
+    def __init__(
+        self, arguments: tuple[int, ...], notes: list[tuple[int, ...]], status: int = 0, numbers: tuple[int, ...] = ()
+    ) -> None:
+        self.launch = FixedLaunch("", (1, 1, 1), (1, 1, 1), 0, arguments, numbers)
+        self.notes, self.status = notes, status
 
     def start(self, *addresses: int) -> int:
         self.notes.append(addresses)
@@ -36,7 +39,7 @@ def program(*kernels: Kernel, scratch: tuple[int, ...] = (256, 64)) -> Any:
     """A program of kernels with two pieces of memory of their own."""
     made = GpuProgram.__new__(GpuProgram)
     made.index, made.starts = 0, None
-    made.launch_all = in_order([(kernel, kernel.arguments, ()) for kernel in kernels])  # type: ignore[misc]  # stand-ins
+    made.launch_all = in_order(kernels)  # type: ignore[arg-type]  # stand-ins
     made.program = type("", (), {"scratch": scratch})()
     return made
 
@@ -56,8 +59,8 @@ def test_kernels_share_memory_between_them() -> None:
 
 def test_numbers_follow_the_addresses_of_their_kernel() -> None:
     notes: list[tuple[int, ...]] = []
-    first, second = Kernel((), notes), Kernel((), notes)
-    launch_all = in_order([(first, (1, -1), (5, 6)), (second, (0,), (7,))])  # type: ignore[list-item]  # stand-ins
+    kernels: Any = [Kernel((1, -1), notes, numbers=(5, 6)), Kernel((0,), notes, numbers=(7,))]
+    launch_all = in_order(kernels)
     assert launch_all([8, 16], [32], 99) == 0
     assert notes == [(16, 32, 5, 6, 99), (8, 7, 99)]
 
