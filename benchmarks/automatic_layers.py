@@ -29,7 +29,7 @@ from tilewright.codegen.abi import CompiledProgram
 from tilewright.core.errors import UserError
 from tilewright.core.target import Target
 from tilewright.driver import build
-from tilewright.functional.planning.compiler import recorded
+from tilewright.functional.planning.compiler import recorded_selection
 
 _ROUNDED = 2e-3
 """The error of sums of products of rounded float32."""
@@ -82,7 +82,7 @@ def built(row: tuple[str, str], trials: int = 0) -> Built:
     took = time.perf_counter() - began
     family = FAMILIES[WORKLOADS[name][0]]
     template, config = family.choose(of, TARGET)
-    known = recorded([t for t in family.of_precision(precision) if t.covers(of, TARGET)], of, TARGET)
+    known = recorded_selection([t for t in family.of_precision(precision) if t.covers(of, TARGET)], of, TARGET)
     if known is not None:
         template, config = known.template, known.config
     programs = {side: build(s, args, TARGET).program for side, s in sides.items()}

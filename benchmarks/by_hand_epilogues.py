@@ -29,7 +29,7 @@ from tilewright.codegen.abi import CompiledProgram
 from tilewright.codegen.nvrtc import compile_cuda
 from tilewright.core.target import Target
 from tilewright.driver import build
-from tilewright.functional.planning.compiler import recorded
+from tilewright.functional.planning.compiler import recorded_selection
 from tilewright.topi.templates import Epilogue
 from tilewright.topi.templates.tensors import FIRST
 
@@ -119,7 +119,7 @@ def compiled(row: str, mode: str, name: str) -> CompiledProgram | None:
     family, of, variant = FAMILIES[WORKLOADS[row][0]], workload_of(row, mode), VARIANTS[name]
     template, config = family.choose(of, TARGET)
     able = [t for t in family.strategies if t.covers(of, TARGET)]
-    known = recorded(able, of, TARGET, fused=variant.epilogue != Epilogue())
+    known = recorded_selection(able, of, TARGET, fused=variant.epilogue != Epilogue())
     if known is not None:
         template, config = known.template, known.config
     strategy = template.strategy(TARGET)

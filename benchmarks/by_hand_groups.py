@@ -25,7 +25,7 @@ from benchmarks.convolution_sweep import TARGET, compiled
 from benchmarks.timed_rows import TOLERANCE, Row, in_turns, workload_of
 from tilewright.codegen.abi import CompiledProgram, KernelAbi
 from tilewright.codegen.nvrtc import compile_cuda
-from tilewright.functional.planning.compiler import recorded
+from tilewright.functional.planning.compiler import recorded_selection
 from tilewright.topi.templates import named
 
 CONV2D = named("topi/conv2d")
@@ -172,7 +172,7 @@ def _packaged(part: str) -> Iterator[tuple[str, CompiledProgram]]:
     """The record that ships, and the favourite of the packaged strategy's model."""
     name, mode = PARTS[part]
     of = workload_of(name, mode)
-    known = recorded([t for t in CONV2D.strategies if t.covers(of, TARGET)], of, TARGET)
+    known = recorded_selection([t for t in CONV2D.strategies if t.covers(of, TARGET)], of, TARGET)
     found = [] if known is None else [("record", known.template.name, known.config.index)]
     strategy = CONV2D_ROWS.strategy(TARGET)
     liked = [strategy.nearest(of, choices) for choices in strategy.rank(of)[:_LIKED]]

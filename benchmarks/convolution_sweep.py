@@ -30,7 +30,7 @@ from benchmarks.timed_rows import FAMILIES, TOLERANCE, Row, in_places, workload_
 from tilewright.codegen.abi import CompiledProgram
 from tilewright.core.errors import TVMError
 from tilewright.driver import build
-from tilewright.functional.planning.compiler import recorded
+from tilewright.functional.planning.compiler import recorded_selection
 from tilewright.measure.outcome import MeasureResult
 from tilewright.topi.templates import ALL, Epilogue, PackagedTemplate, named
 from tilewright.tune.records.format import MeasureInput, encode
@@ -69,10 +69,10 @@ def jobs_of(
     family, of = FAMILIES[WORKLOADS[name][0]], workload_of(name, mode)
     able = [t for t in family.strategies if t.covers(of, TARGET)]
     template, first = family.choose(of, TARGET)
-    known = recorded(able, of, TARGET) if shipped else None
+    known = recorded_selection(able, of, TARGET) if shipped else None
     if known is not None:
         template, first = known.template, known.config
-    fused_known = recorded(able, of, TARGET, fused=True) if shipped else None
+    fused_known = recorded_selection(able, of, TARGET, fused=True) if shipped else None
     starts = [(template, first)]
     if fused_known is not None and epilogue:
         starts.append((fused_known.template, fused_known.config))

@@ -28,7 +28,7 @@ from tilewright.codegen.abi import CompiledProgram
 from tilewright.core.errors import TVMError
 from tilewright.core.target import Target
 from tilewright.driver import build
-from tilewright.functional.planning.compiler import recorded
+from tilewright.functional.planning.compiler import recorded_selection
 from tilewright.nd import from_dlpack
 from tilewright.runtime.device import device
 from tilewright.runtime.module import Module
@@ -70,7 +70,7 @@ def compiled(target: str, row: str, mode: str, name: str) -> CompiledProgram | s
     on = Target(target)
     template, config = family.choose(of, on)
     able = [t for t in family.strategies if t.covers(of, on)]
-    known = recorded(able, of, on, fused=epilogue != Epilogue())
+    known = recorded_selection(able, of, on, fused=epilogue != Epilogue())
     if known is not None:
         template, config = known.template, known.config
     try:

@@ -19,7 +19,7 @@ from pathlib import Path
 from benchmarks.convolution_rows import DENSE, WORKLOADS
 from benchmarks.convolution_sweep import TARGET, Job, compiled
 from benchmarks.timed_rows import FAMILIES, TOLERANCE, Row, in_turns, workload_of
-from tilewright.functional.planning.compiler import recorded
+from tilewright.functional.planning.compiler import recorded_selection
 
 MODES = ("float32", "float16", "bfloat16", "float16/NHWC")
 _OTHERS = ("grouped", "replk", *DENSE)
@@ -27,11 +27,11 @@ _OTHERS = ("grouped", "replk", *DENSE)
 
 
 def pair_of(name: str, mode: str) -> dict[str, Job]:
-    """Return the first configuration of a row and the recorded one; only the first if that is the record."""
+    """Return the first configuration of a row and the recorded_selection one; only the first if that is the record."""
     family, of = FAMILIES[WORKLOADS[name][0]], workload_of(name, mode)
     template, first = family.choose(of, TARGET)
     made = {"first": (name, mode, template.name, first.index, False)}
-    known = recorded([t for t in family.strategies if t.covers(of, TARGET)], of, TARGET)
+    known = recorded_selection([t for t in family.strategies if t.covers(of, TARGET)], of, TARGET)
     if known is not None and (known.template.name, known.config.index) != (template.name, first.index):
         made["best known"] = (name, mode, known.template.name, known.config.index, False)
     return made

@@ -30,7 +30,7 @@ from tilewright.functional.planning.plans import plan_for
 from tilewright.functional.programs import cuda_kernels, fingerprint
 from tilewright.functional.pytorch import tensors as torch_tensors
 from tilewright.functional.pytorch.threads import program_of
-from tilewright.functional.pytorch.timing import both
+from tilewright.functional.pytorch.timing import time_both
 from tilewright.nn import replacements
 from tilewright.nn.layers import layers_of
 from tilewright.nn.samples import Sample
@@ -238,7 +238,7 @@ def layers(layers_of: Iterator[Problem], rivals: Path | None, seconds: float, on
         try:
             plan = plan_for(problem, on, "")
             assert plan.executable is not None
-            ours, theirs = both(problem, on, plan.executable)
+            ours, theirs = time_both(problem, on, plan.executable)
         except Exception as error:
             print(f"{problem}: {error}")
             continue

@@ -109,7 +109,7 @@ able, workload = compiler.strategies_of(layer, target)
 known = lambda: [one for one in rivals.table() if not one.device.startswith("cpu")]
 for run in (
     rivals.table, lambda: rivals.reason_on_gpu(layer, known()),
-    lambda: shipped.recorded(able[-1], workload, target), lambda: compiler.default_selection(layer, target),
+    lambda: shipped.record_of(able[-1], workload, target), lambda: compiler.default_selection(layer, target),
 ):
     began = time.process_time()
     run()

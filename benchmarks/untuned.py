@@ -95,7 +95,7 @@ def measured(problem: Problem) -> dict[str, Any]:
     import tilewright as tw
     from tilewright.functional.planning.plans import OURS, plan_for
     from tilewright.functional.pytorch import tensors as torch_tensors
-    from tilewright.functional.pytorch.timing import both, tensors
+    from tilewright.functional.pytorch.timing import tensors, time_both
     from tilewright.runtime.device import cuda
 
     x, weight, _, _ = tensors(problem, cuda())
@@ -107,7 +107,7 @@ def measured(problem: Problem) -> dict[str, Any]:
     error = float((found.double() - wanted).norm() / wanted.norm())
     ours = plan_for(problem, cuda(), "")
     assert ours.executable is not None
-    mine, theirs = both(problem, cuda(), ours.executable)
+    mine, theirs = time_both(problem, cuda(), ours.executable)
     chosen = plan_for(problem, cuda(), torch_tensors.RIVAL).choice
     return {
         "problem": problem.described(),

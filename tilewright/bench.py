@@ -110,7 +110,7 @@ def measured(on: Device, dtype: str, layout: str, seconds: float) -> list[dict[s
             problem = problem_of((shape, *others), dtype, layout)
             try:
                 plan = plan_for(problem, on)
-                ours, theirs = timing.both(problem, on, plan.executable)
+                ours, theirs = timing.time_both(problem, on, plan.executable)
                 runs = plan_for(problem, on, tensors.RIVAL).choice.how
             except Exception as error:  # the other layers are worth measuring
                 row["error"] = f"{type(error).__name__}: {error}".partition("\n")[0]

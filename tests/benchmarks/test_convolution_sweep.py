@@ -13,14 +13,14 @@ from benchmarks.convolution_sweep import jobs_of, main
 from benchmarks.likely_configurations import TARGET, neighbours
 from benchmarks.timed_rows import FAMILIES, workload_of
 from tilewright.codegen.abi import CompiledProgram
-from tilewright.functional.planning.compiler import recorded
+from tilewright.functional.planning.compiler import recorded_selection
 
 ROWS = [("dw-256x21-k3", "float16"), ("grouped-b1-128x56-g32", "float16/NHWC"), ("conv1d-16384-k32", "float32")]
 
 
 def shipped(name: str, mode: str) -> Any:
     of = workload_of(name, mode)
-    known = recorded([t for t in FAMILIES[WORKLOADS[name][0]].strategies if t.covers(of, TARGET)], of, TARGET)
+    known = recorded_selection([t for t in FAMILIES[WORKLOADS[name][0]].strategies if t.covers(of, TARGET)], of, TARGET)
     assert known is not None
     return known.template, of, known.config
 

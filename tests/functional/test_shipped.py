@@ -47,7 +47,7 @@ def test_a_dense_layer_without_a_record_takes_that_of_the_other_16_bit_type(name
     served = set()
     for inp in [inp for inp in inputs if "float16" in inp.task.args][::4]:
         of = template.workload(["bfloat16" if arg == "float16" else arg for arg in inp.task.args])
-        found = shipped.recorded(template, of, CUDA)
+        found = shipped.record_of(template, of, CUDA)
         own = known.get(str(of))
         served.add((own is not None, found is not None))
         if found is not None:
@@ -83,7 +83,7 @@ def test_tiles_of_a_near_layer_that_divide_this_one_badly_are_not_taken() -> Non
     able, of = compiler.strategies_of(DIVIDED_BADLY, CUDA)
     near = [found for template in able if (found := shipped.configuration(template, of, CUDA)) is not None]
     assert near
-    assert compiler.recorded(able, of, CUDA) is None
+    assert compiler.recorded_selection(able, of, CUDA) is None
     found = compiler.default_selection(DIVIDED_BADLY, CUDA)
     template = default_strategy(able, of, CUDA)
     assert (found.template, found.config.index) == (template, template.default_config(of, CUDA).index)

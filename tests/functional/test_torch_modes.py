@@ -300,7 +300,7 @@ def test_autocast_does_not_change_what_is_timed(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(torch_timing, "in_turns", timed)
     plan = plan_for(problem, cpu())
     with torch.autocast("cpu", torch.bfloat16):
-        torch_timing.both(problem, cpu(), plan.executable)
+        torch_timing.time_both(problem, cpu(), plan.executable)
     assert types == [torch.float32]
 
 

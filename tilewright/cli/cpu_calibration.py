@@ -34,7 +34,9 @@ def measured(problem: Problem) -> tuple[float, float]:
     """The seconds of our kernel and PyTorch's."""
     executable = plan_for(problem, cpu(), "").executable
     assert executable is not None  # without a rival, the plan is ours
-    times: tuple[float, float] = import_module("tilewright.functional.pytorch.timing").both(problem, cpu(), executable)
+    times: tuple[float, float] = import_module("tilewright.functional.pytorch.timing").time_both(
+        problem, cpu(), executable
+    )
     return times
 
 

@@ -59,6 +59,6 @@ def torch_operator(
         )
     if find_spec("torch") is None:
         raise UserError("PyTorch is not installed", primitive="torch_operator", fix="pip install torch")
-    return import_module(f"{__package__}.pytorch.operators.user_programs").registered(
+    return import_module(f"{__package__}.pytorch.operators.user_programs").register_program(
         name, inputs, args, gradient, target
     )

@@ -21,8 +21,10 @@ TRANSPOSES = (TRANSPOSED, DATA_GRADIENT)
 """Transposed convolutions: of users, and as the data gradients of convolutions (`topi/templates/transposed.py` declares
 both). A library may have other kernels for data gradients."""
 POOLS = (MAX_POOL, AVG_POOL)
-_TERMS, _FILTERS = 16, 8
-"""The least terms of a sum, and filters, with which tiles of matrix products take weights in the order OHWI."""
+_OHWI_TERMS = 16
+"""The least terms of a sum with which tiles of matrix products take weights in the order OHWI."""
+_OHWI_FILTERS = 8
+"""The least filters with which they do."""
 MATRIX_CHANNELS = 16
 """The least channels of a group with which libraries compute a layer and its gradients by matrix instructions."""
 Pair = tuple[int, int]
@@ -166,7 +168,11 @@ class Problem(NamedTuple):
         """Return the problem with weights in the order OHWI, if kernels on GPUs take that order; else the problem
         itself."""
         takes = self.op == CONV and self.layout == "NHWC" and self.groups == 1
-        return self._replace(weights="OHWI") if takes and self.terms >= _TERMS and self.filters >= _FILTERS else self
+        return (
+            self._replace(weights="OHWI")
+            if takes and self.terms >= _OHWI_TERMS and self.filters >= _OHWI_FILTERS
+            else self
+        )
 
     @property
     def gradients(self) -> tuple[Problem, Problem]:

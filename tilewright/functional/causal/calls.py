@@ -178,7 +178,7 @@ def _by_pytorch(
 ) -> Any:
     with by_pytorch():
         if step == FORWARD:
-            return native.convolved(x, weight, bias, seq_idx, states, activation)
+            return native.convolve(x, weight, bias, seq_idx, states, activation)
         wanted = (True, False, False, False) if step == DATA_GRADIENT else (False, True, bias is not None, False)
         found = native.gradients(grad, x, weight, bias, seq_idx, states, activation, wanted)
         if step == DATA_GRADIENT:

@@ -8,7 +8,7 @@ import torch
 from torch.nn import functional
 
 
-def convolved(x: Any, weight: Any, bias: Any, seq_idx: Any, states: Any, activation: str) -> Any:
+def convolve(x: Any, weight: Any, bias: Any, seq_idx: Any, states: Any, activation: str) -> Any:
     """Return the results of a causal convolution."""
     batch, channels, length = x.shape
     before = weight.shape[1] - 1
@@ -68,7 +68,7 @@ def updated(x: Any, state: Any, weight: Any, bias: Any, activation: str, counts:
         some = min(length, kept)
         places = torch.remainder(first + torch.arange(length - some, length, device=x.device), kept)[:, None]
         new = held.scatter(2, places.expand(-1, x.shape[1], -1), x[..., length - some :])
-    made = convolved(x, weight, bias, None, history, activation)
+    made = convolve(x, weight, bias, None, history, activation)
     state[at[inside]] = new[inside]
     return torch.where(inside[:, None, None], made, 0)
 
@@ -91,7 +91,7 @@ def gradients(
     given = (x, weight, bias, states)
     with torch.enable_grad():
         leaves = [a if a is None or again else a.detach().requires_grad_(w) for a, w in zip(given, wanted, strict=True)]
-        made: Any = convolved(*(*leaves[:3], seq_idx, leaves[3], activation))
+        made: Any = convolve(*(*leaves[:3], seq_idx, leaves[3], activation))
         chosen = [leaf for leaf, w in zip(leaves, wanted, strict=True) if w]
         if made.requires_grad:
             options = {"create_graph": again, "allow_unused": True, "materialize_grads": True}

@@ -82,7 +82,7 @@ def _is_layer(x: Any, weight: Any, bias: Any, seq_idx: Any, initial_states: Any)
 
 def _convolved(tensors: tuple[Any, ...], activation: str, key: Any) -> Any:
     if not is_dynamo_compiling() and differentiates():
-        return native.convolved(*(*tensors, activation))
+        return native.convolve(*(*tensors, activation))
     if _is_layer(*tensors):  # with the kernels, gradients and decisions of every layer
         x, weight, bias, _, _ = tensors
         named: Any = activation or None

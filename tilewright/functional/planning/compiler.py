@@ -190,7 +190,7 @@ def default_selection(problem: Problem, target: Target) -> Selection:
     """Return the kernel that runs if nothing is measured: of a shipped record, else the default configuration."""
     for each in weight_orders(problem, target):
         able, workload = strategies_of(each, target)
-        found = recorded(able, workload, target, bool(problem.bias or problem.residual or problem.activation))
+        found = recorded_selection(able, workload, target, bool(problem.bias or problem.residual or problem.activation))
         if found is not None:
             return found
     able, workload = strategies_of(weight_orders(problem, target)[-1], target)
@@ -199,16 +199,16 @@ def default_selection(problem: Problem, target: Target) -> Selection:
     return Selection(template, workload, config, "default configuration (no tuned record for a similar layer)")
 
 
-def recorded(
+def recorded_selection(
     able: Sequence[PackagedTemplate[Any]], workload: Convolution, target: Target, fused: bool = False
 ) -> Selection | None:
-    """Return the strategy that was fastest for the nearest layer in the records.
+    """Return the kernel that was fastest for the nearest layer in the records; None if no record suits.
 
     The configuration of a similar layer is not used if its tiles divide this layer badly. A record of another
     architecture counts only if the model of this architecture agrees. With `fused`, records of kernels with an epilogue
     come first.
     """
-    known = [(template, shipped.recorded(template, workload, target, fused=True)) for template in able if fused]
+    known = [(template, shipped.record_of(template, workload, target, fused=True)) for template in able if fused]
     if not any(found for _, found in known):
         known = [(template, shipped.configuration(template, workload, target)) for template in reversed(able)]
     there = [(template, found) for template, found in known if found is not None]

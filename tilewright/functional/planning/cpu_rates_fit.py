@@ -15,8 +15,11 @@ Layer = tuple[Problem, float, float]
 _START = np.log(np.array([5e-6, 1 / 30e9, 1 / 8e9]))
 """Starting values of the fit: the logarithms of the overhead of a call and of the seconds of an operation and of a
 byte."""
-_FEWEST, _STEPS, _OUTLIER = 3, 40, 2.0
-"""Layers of a kind that have rates of their own; steps of the fit; the logarithm of an error that counts no more."""
+_FEWEST_LAYERS = 3
+"""The least layers of a kind that has rates of its own."""
+_FIT_STEPS = 40
+_OUTLIER = 2.0
+"""The logarithm of the error from which on a layer does not count."""
 _TRUST = 2.0
 """If a kind has this number of layers, its rates are the mean of its own fit and the rates of all kinds."""
 
@@ -61,7 +64,7 @@ def _level(
     found = {}
     for key in dict.fromkeys(keys):
         chosen = groups == hash(group(key))
-        if chosen.sum() >= _FEWEST and group(key) not in found:
+        if chosen.sum() >= _FEWEST_LAYERS and group(key) not in found:
             found[group(key)] = _fitted(needs[chosen], times[chosen], before(key))
     return found
 
@@ -75,7 +78,7 @@ def _fitted(needs: Any, times: Any, start: Any) -> Any:
         return float(np.sum(np.minimum(errors**2, _OUTLIER**2)) + _TRUST * np.sum((at - start) ** 2))
 
     least = loss(logs)
-    for _ in range(_STEPS):
+    for _ in range(_FIT_STEPS):
         parts = needs * np.exp(logs)
         total = parts.sum(1)
         slopes, errors = parts / total[:, None], np.log(total) - np.log(times)

@@ -15,7 +15,7 @@ from ...core.forking import new_reentrant_lock
 from ...runtime.thread_pool import POOL
 from ..programs import fingerprint
 from ..programs.executable import Executable
-from ..programs.running import Program, Threads, loaded
+from ..programs.running import Program, Threads, load_program
 from ..programs.store import StoredKernel, store
 from .prepared_calls import drop_all
 
@@ -220,7 +220,7 @@ def program_of(plan: CallPlan, threads: Threads = POOL) -> Program:
     """Return the loaded program of a plan that is ours. On a CPU, its loops run on `threads`."""
     if plan.executable is None:
         raise InternalError(f"the plan for {plan.problem} has no kernel")
-    return loaded(plan.executable, plan.on, threads)
+    return load_program(plan.executable, plan.on, threads)
 
 
 def runner_of(problem: Problem, on: Device, activation: Activation | None = None, tune: Tune = None) -> Program:

@@ -38,8 +38,10 @@ UNSURE = (-1.5, 1.0)
 Below 0, our kernel is compiled in any case. PyTorch was faster on four of 524 random layers with estimates from
 -1.5 to -1.
 """
-_MOST_SECONDS, _MOST_BYTES = 20e-3, 1 << 28
-"""The limits of such a timing: the expected seconds of the slower kernel, and the bytes of the allocated arrays."""
+_MOST_TIMED_SECONDS = 20e-3
+"""The most seconds that the slower kernel is expected to take in such a timing."""
+_MOST_TIMED_BYTES = 1 << 28
+"""The most bytes of the arrays that such a timing allocates."""
 _WEIGHT_OF_RATES = 0.02
 """The weight of the estimate by rates alone; a known layer has a weight of up to 1."""
 _WEIGHTS = (2.0, 1.0, 0.8, 1.0, 1.0, 1.0, 2.0, 1.0, 0.5, 0.15, 0.1, 0.1, 0.3)
@@ -47,15 +49,19 @@ _WEIGHTS = (2.0, 1.0, 0.8, 1.0, 1.0, 1.0, 2.0, 1.0, 0.5, 0.15, 0.1, 0.1, 0.3)
 
 Chosen by hand; `python -m benchmarks.decisions` decides each layer of the table by the others, and counts the mistakes.
 """
-_OTHER_TYPE, _OTHER_HALF = 2.0, 0.7
-"""The distance that the type adds: between float32 and a 16-bit type, and between float16 and bfloat16."""
+_WIDTH_DISTANCE = 2.0
+"""The distance between float32 and a 16-bit type."""
+_HALVES_DISTANCE = 0.7
+"""The distance between float16 and bfloat16."""
 _DECAY = 1.5
 """The weight of a layer at distance d is exp(-_DECAY * d)."""
-_PASS_SECONDS, _PASS_BYTES_PER_SECOND = 1.5e-6, (6e12, 3.5e12)
-"""The time of one more kernel on an H200, the GPU of the table, and its rates in the L2 cache and in memory.
+_PASS_SECONDS = 1.5e-6
+"""The overhead of one more kernel on an H200, the GPU of the table.
 
 A library computes a residual and an activation in a kernel of its own, which reads and writes the result once more.
 """
+_PASS_BYTES_PER_SECOND = (6e12, 3.5e12)
+"""The rates of such a kernel in the L2 cache and in memory."""
 _PASS_IN_CACHE = 50e6
 """Up to this number of bytes, such a kernel works in the L2 cache."""
 _DENSE_TERMS = 64
@@ -149,7 +155,7 @@ def is_undecided(problem: Problem, on: Device) -> bool:
     if not found.away or not (is_unsure(found.ratio) or _is_unknown(problem)):
         return False
     size, seconds = cpu_rates.work(problem, cpu_rates.OURS)[1], cpu_rates.expected_seconds(problem, instruction_set())
-    return size <= _MOST_BYTES and seconds <= _MOST_SECONDS
+    return size <= _MOST_TIMED_BYTES and seconds <= _MOST_TIMED_SECONDS
 
 
 def is_unsure(ratio: float) -> bool:
@@ -263,7 +269,7 @@ def distance(a: Problem, b: Problem) -> float:
     """Return how much two layers differ; infinity if they have nothing in common."""
     if _kind(a) != _kind(b):
         return inf
-    found = 0.0 if a.dtype == b.dtype else _OTHER_TYPE if "float32" in (a.dtype, b.dtype) else _OTHER_HALF
+    found = 0.0 if a.dtype == b.dtype else _WIDTH_DISTANCE if "float32" in (a.dtype, b.dtype) else _HALVES_DISTANCE
     return found + sum(weight * abs(x - y) for weight, x, y in zip(_WEIGHTS, _features(a), _features(b), strict=True))
 
 

@@ -67,7 +67,7 @@ def _kind(target: str) -> str:
 
 def configuration(template: PackagedTemplate[Any], workload: Convolution, target: Target) -> ShippedRecord | None:
     """The configuration of the record for a workload, or of its nearest neighbour."""
-    exact = recorded(template, workload, target)
+    exact = record_of(template, workload, target)
     if exact is not None:
         return exact
     args, known = tuple(workload.args), _records(False).get((target.kind, template.name), {})
@@ -82,7 +82,7 @@ def configuration(template: PackagedTemplate[Any], workload: Convolution, target
     return ShippedRecord(config, why, mean_cost(result), _arch(inp), away)
 
 
-def recorded(
+def record_of(
     template: PackagedTemplate[Any], workload: Convolution, target: Target, fused: bool = False
 ) -> ShippedRecord | None:
     """Return the configuration of the record of this workload, or of one alike; with `fused`, with an epilogue."""

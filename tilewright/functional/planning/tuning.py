@@ -87,7 +87,7 @@ def tuned(
 def compared(problem: Problem, on: Device, choice: Decision, program: Executable) -> tuple[Decision, Executable]:
     """Choose between our kernel and the rival's, both timed here."""
     timing = import_module("..pytorch.timing", __package__)  # the rival is PyTorch, so it is there
-    ours, theirs = timing.both(problem, on, program)
+    ours, theirs = timing.time_both(problem, on, program)
     how = OURS if ours <= theirs else THEIRS
     why = choice.why if how == OURS else f"measured {ours / theirs:.2f} times as fast as ours here"
     return choice._replace(how=how, why=why, seconds=ours, rival_seconds=theirs), program

@@ -168,7 +168,7 @@ Program = CpuProgram | GpuProgram
 _programs: dict[tuple[int, int], tuple[Executable, Program]] = {}
 
 
-def loaded(executable: Executable, on: Device, threads: Threads = POOL) -> Program:
+def load_program(executable: Executable, on: Device, threads: Threads = POOL) -> Program:
     """Return the program of an executable on a device, loaded once. On a CPU, its loops run on `threads`."""
     memo = (id(executable), id(threads))
     found = _programs.get(memo)

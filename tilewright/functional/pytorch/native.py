@@ -210,21 +210,11 @@ def _core(problem: Problem, one_row: bool) -> Core:
     before, after = (top, left)[first:], (bottom, right)[first:]
     even = before == after
     around = (left, right) if one_row else (left, right, top, bottom)
-    groups = problem.groups
-    if problem.op == CONV:
-        conv = torch.conv1d if one_row else torch.conv2d
-        if even:
-            return lambda x, w, bias, residual=None: conv(x, w, bias, stride, before, dilation, groups)
-        return lambda x, w, bias, residual=None: conv(pad(x, around), w, bias, stride, 0, dilation, groups)
     if problem.op == DATA_GRADIENT:
         return _data_gradient(problem)
-    if problem.op == TRANSPOSED:
-        transposed = torch.conv_transpose1d if one_row else torch.conv_transpose2d
-        more = problem.output_padding[first:]
-        if even:
-            return lambda x, w, bias, residual=None: transposed(x, w, bias, stride, before, more, groups, dilation)
-        crop = tuple(-p for p in around)
-        return lambda x, w, bias, residual=None: pad(transposed(x, w, bias, stride, 0, more, groups, dilation), crop)
+    if problem.op in (CONV, TRANSPOSED):
+        more = problem.output_padding[first:] if problem.op == TRANSPOSED else None
+        return convolution(stride, before, after, dilation, problem.groups, more)
     if problem.op == MAX_POOL:
         largest = torch.max_pool2d
         if even:
@@ -238,6 +228,21 @@ def _core(problem: Problem, one_row: bool) -> Core:
             x, problem.kernel, stride, before, count_include_pad=inside, divisor_override=divisor
         )
     return _uneven_average(problem, around)
+
+
+def convolution(stride: Any, before: Any, after: Any, dilation: Any, groups: Any, more: Any) -> Core:
+    """Return a convolution on channels first; `more` is the output padding of a transposed one, else None."""
+    one, even, around = len(before) == 1, before == after, sides(before, after)
+    if more is None:
+        conv = torch.conv1d if one else torch.conv2d
+        if even:
+            return lambda x, w, bias, residual=None: conv(x, w, bias, stride, before, dilation, groups)
+        return lambda x, w, bias, residual=None: conv(pad(x, around), w, bias, stride, 0, dilation, groups)
+    transposed = torch.conv_transpose1d if one else torch.conv_transpose2d
+    if even:
+        return lambda x, w, bias, residual=None: transposed(x, w, bias, stride, before, more, groups, dilation)
+    crop = [-side for side in around]
+    return lambda x, w, bias, residual=None: pad(transposed(x, w, bias, stride, 0, more, groups, dilation), crop)
 
 
 def _weight_gradient(problem: Problem, rank: int, last: bool, on_gpu: bool) -> Compute:

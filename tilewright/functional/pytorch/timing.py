@@ -24,21 +24,24 @@ if TYPE_CHECKING:
     from ...runtime.device import Device
     from ..programs.executable import Executable
 
-_RUNS, _WARM = 10, cuda_kernels.QUICK_AFTER
+_MOST_RUNS = 10
+"""The most runs in one graph."""
 ROUNDS = 7
 """The number of times that each piece of work is timed."""
-_FEWEST, _MOST = {True: 2 * PARTS, False: 4 * PARTS}, {True: 8 * PARTS, False: 64 * PARTS}
+_LEAST_ROUNDS = {True: 2 * PARTS, False: 4 * PARTS}
+_MOST_ROUNDS = {True: 8 * PARTS, False: 64 * PARTS}
 """The least and most rounds of a comparison, on a GPU (True) and on a CPU, if there is time."""
-_ENOUGH, _ENOUGH_OF_MANY = 2e-3, 5e-4
-"""The least seconds of a round. The second applies to comparisons on a CPU, which have many short rounds: other
-programs leave some of these rounds undisturbed."""
-_LONG = 10e-3
+_ROUND_SECONDS = 2e-3
+"""The least seconds of a round."""
+_SHORT_ROUND_SECONDS = 5e-4
+"""The least seconds of a round of a comparison on a CPU. Other programs leave some of many short rounds undisturbed."""
+_GRAPH_SECONDS = 10e-3
 """The most seconds of a graph of several runs."""
 Work = Callable[[], Any]
 Around = Callable[[], AbstractContextManager[Any]]
 
 
-def both(problem: Problem, on: Device, executable: Executable) -> tuple[float, float]:
+def time_both(problem: Problem, on: Device, executable: Executable) -> tuple[float, float]:
     """The seconds of one run of our kernel and of PyTorch's, on random data in the memory order of the problem."""
     ours, theirs = _in_process(problem, on, executable, _seconds)
     return ours, theirs
@@ -125,7 +128,7 @@ class Turns:
         on_gpu: bool,
         around: list[Around] | None = None,
         eager: bool = False,
-        enough: float = _ENOUGH,
+        enough: float = _ROUND_SECONDS,
     ):
         self.times: list[list[float]] = [[] for _ in works]
         self._measured: list[tuple[Callable[[], float], Around]] = []
@@ -167,8 +170,8 @@ def compare(
 ) -> Comparison:
     """Time our piece of work and another one until one is faster, or for about `longest` seconds."""
     began = time.monotonic()
-    turns = Turns(works, on_gpu, around, eager, _ENOUGH if on_gpu else _ENOUGH_OF_MANY)
-    least = _FEWEST[on_gpu]
+    turns = Turns(works, on_gpu, around, eager, _ROUND_SECONDS if on_gpu else _SHORT_ROUND_SECONDS)
+    least = _LEAST_ROUNDS[on_gpu]
     while True:
         turns.run(PARTS)
         ours, theirs = map(tuple, turns.times)
@@ -177,7 +180,7 @@ def compare(
         if rounds < least and not is_late:
             continue
         found = Comparison(ours, theirs, statistics.median if on_gpu else min)
-        if found.verdict(margin) != Verdict.CLOSE or rounds >= _MOST[on_gpu] or is_late:
+        if found.verdict(margin) != Verdict.CLOSE or rounds >= _MOST_ROUNDS[on_gpu] or is_late:
             return found
         least = 2 * rounds
 
@@ -195,7 +198,7 @@ def _repeated(work: Work, on_gpu: bool, enough: float) -> Callable[[], float]:
         wait()
         return (clock() - began) / number
 
-    for _ in range(_WARM if on_gpu else 1):  # until the compiled launcher is in use
+    for _ in range(cuda_kernels.QUICK_AFTER if on_gpu else 1):  # until the compiled launcher is in use
         work()
     number = max(1, min(1000, int(enough / max(min(seconds(1), seconds(1)), 1e-7))))
     return lambda: seconds(number)
@@ -208,6 +211,6 @@ def _nothing() -> None:
 def _graph(work: Work) -> Callable[[], float]:
     """Return a function that times one run on the GPU, in seconds, as a part of a CUDA graph of several runs."""
     timer = TorchGraphTimer(work)
-    runs = max(1, min(_RUNS, int(_LONG / timer(1))))
+    runs = max(1, min(_MOST_RUNS, int(_GRAPH_SECONDS / timer(1))))
     timer.graph(runs).replay()
     return lambda: timer(runs) / runs

@@ -47,7 +47,7 @@ class _Operators:
 
     def convolution(self, arrays: tuple[Any, ...], options: ConvolutionOptions) -> Run:
         """Return the operator."""
-        return lambda *arrays: convolved(*arrays, *options)
+        return lambda *arrays: convolve(*arrays, *options)
 
     def weight_gradient(self, images: tuple[Any, ...], options: WeightGradientOptions, shape: Any, filters: Any) -> Run:
         """Return a function of two images and the weight: the gradients of a weight of this shape, and of the bias."""
@@ -156,7 +156,7 @@ def _gradient_of_weight_gradient(ctx: Any, along: Any) -> tuple[Any, ...]:
         arranged = layer.arranged(grad)
         of_x = layer.data_gradient(arranged, along, _OPERATORS)(arranged, x, along)
     if ctx.needs_input_grad[1]:
-        of_grad = convolved(x, along, None, None, *options)
+        of_grad = convolve(x, along, None, None, *options)
     return of_x, of_grad, *[None] * len(ctx.options)
 
 
@@ -194,7 +194,7 @@ def _forward(ctx: Any, x: Any, weight: Any, bias: Any, residual: Any, layer: Cal
 
 
 def _backward(ctx: Any, grad: Any) -> tuple[Any, ...]:
-    tensors, known = ctx.saved_tensors, ctx.layer.known
+    tensors, known = ctx.saved_tensors, ctx.layer.known_pass
     made = None if known is None else known(ctx, grad, tensors)
     if made is None:
         if ctx.given is not None and torch.is_grad_enabled():
@@ -211,8 +211,8 @@ def _of_given(tensors: tuple[Any, ...], weight: Any, bias: Any) -> tuple[Any, ..
 
 
 _Convolution = autograd_function("convolution", _forward, fork_safe(_backward))
-recorded: Run = super(torch.autograd.Function, _Convolution).apply
-"""Run an executor, with its gradient recorded: `recorded(x, weight, bias, residual, layer, executor, cast)`.
+with_gradients: Run = super(torch.autograd.Function, _Convolution).apply
+"""Run an executor, and have autograd record it: `with_gradients(x, weight, bias, residual, layer, executor, cast)`.
 
 It is the `apply` of the C++ base class. PyTorch's `apply` in Python first looks for transforms; these calls have none.
 """
@@ -223,7 +223,7 @@ def _eager_convolution(*arguments: Any) -> Any:
     if not records(tensors):
         return compute(*arguments)
     layer = CalledLayer.of(ConvolutionOptions(*options), *tensors[:2])
-    return recorded(*tensors, layer, lambda *tensors: compute(*tensors, *options), None)
+    return with_gradients(*tensors, layer, lambda *tensors: compute(*tensors, *options), None)
 
 
 def _eager_weight_gradient(*arguments: Any) -> Any:
@@ -232,7 +232,7 @@ def _eager_weight_gradient(*arguments: Any) -> Any:
     return _implementations["weight_gradient"](*arguments)
 
 
-def convolved(*arguments: Any) -> Any:
+def convolve(*arguments: Any) -> Any:
     """Call the operator, in the form that the transforms of `torch.func` and forward gradients take."""
     if differentiates():
         return _transformed["convolution"].apply(*arguments)
@@ -256,15 +256,15 @@ def _convolution_tangent(ctx: Any, of_x: Any, of_weight: Any, of_bias: Any, of_r
     x, weight, bias, residual = ctx.saved_tensors
     options: ConvolutionOptions = ctx.layer.options
     linear = options._replace(activation="")
-    parts = [] if of_x is None else [convolved(of_x, weight, None, None, *linear)]
-    parts += [] if of_weight is None else [convolved(x, of_weight, None, None, *linear)]
+    parts = [] if of_x is None else [convolve(of_x, weight, None, None, *linear)]
+    parts += [] if of_weight is None else [convolve(x, of_weight, None, None, *linear)]
     if of_bias is not None:
         last = options.layout.endswith("C")
         parts.append(of_bias if last else of_bias.view(-1, *[1] * OPERATORS[options.name].rank))
     parts += [] if of_residual is None else [of_residual]
     moved = sum(parts[1:], parts[0])
     if options.activation:
-        before = convolved(x, weight, bias, residual, *linear)
+        before = convolve(x, weight, bias, residual, *linear)
         moved = activation_gradient(options.activation)(moved.expand_as(before), before)
     return moved
 
@@ -277,7 +277,7 @@ def _weight_gradient_tangent(ctx: Any, of_x: Any, of_grad: Any, *rest: Any) -> A
 
 
 def _map_convolution(info: Any, in_dims: Any, *arguments: Any) -> Any:
-    return vmap.convolution(convolved, in_dims, *arguments)
+    return vmap.convolution(convolve, in_dims, *arguments)
 
 
 def _map_weight_gradient(info: Any, in_dims: Any, *arguments: Any) -> Any:

@@ -32,8 +32,9 @@ _library.define(
     tags=(torch.Tag.pt2_compliant_tag,),
 )
 _passes = PreparedCalls()
-ACCESS, _FEW_TAPS = 16, 4
-"""Bytes of a vector; the most taps for which float32 with channels first is fast without an activation."""
+_VECTOR_BYTES = 16
+_MOST_FLOAT32_TAPS = 4
+"""The most taps for which float32 with channels first is fast without an activation."""
 SEPARATELY = "separate kernels"
 """The rival of the kernel, in plans."""
 
@@ -57,8 +58,8 @@ def computes(options: ConvolutionOptions, x: Any, weight: Any) -> bool:
     (left, right), taps, size = options.padding, weight.shape[2], x.element_size()
     if not (options.layout == "NWC" or channels_last(x, 1)):
         results = x.shape[2] + left + right - (taps - 1) * options.dilation[0]
-        rows_of_vectors = all(length * size % ACCESS == 0 for length in (x.shape[2], results))
-        if not rows_of_vectors or (size == 4 and taps > _FEW_TAPS and not options.activation):
+        rows_of_vectors = all(length * size % _VECTOR_BYTES == 0 for length in (x.shape[2], results))
+        if not rows_of_vectors or (size == 4 and taps > _MOST_FLOAT32_TAPS and not options.activation):
             return False
     return size < 8 and is_short((1, weight.shape[2]), (1, options.dilation[0]), (0, left, 0, right))
 
@@ -75,7 +76,7 @@ def gradients(
     return _parts(lambda *tensors: run(*tensors, *given), x, weight, bias, biased, grad, options.layout == "NWC")
 
 
-def known(x: Any, weight: Any, biased: bool, options: ConvolutionOptions, kind: Any) -> Any:
+def prepared_pass(x: Any, weight: Any, biased: bool, options: ConvolutionOptions, kind: Any) -> Any:
     """Return the executor of all passes like this one: the four gradients of a layer, by `run(grad, tensors)`.
 
     `kind` is the type of the gradients with respect to the weight and the bias.

@@ -55,7 +55,7 @@ def _suits(per_group: Any, output_padding: Any, stride: Any) -> bool:
 class CalledLayer:
     """The options and sizes of a convolution, for its gradients."""
 
-    known: Callable[[Any, Any, Any], tuple[Any, ...] | None] | None = None
+    known_pass: Callable[[Any, Any, Any], tuple[Any, ...] | None] | None = None
     """Returns the gradients of a known pass, or None; `training/backward_passes.py` sets it. The attribute is None if
     the layer serves a single call."""
 

@@ -6,7 +6,6 @@ from typing import Any
 
 import torch
 from torch.compiler import is_dynamo_compiling
-from torch.nn import functional
 
 from ...arguments.call import OPERATORS
 from ...arguments.problem import TRANSPOSED
@@ -22,28 +21,18 @@ def exports() -> bool:
     return bool(traces and torch.onnx.is_in_onnx_export())
 
 
-def convolved(x: Any, weight: Any, bias: Any, residual: Any, *given: Any) -> Any:
+def convolve(x: Any, weight: Any, bias: Any, residual: Any, *given: Any) -> Any:
     """Compute a convolution by PyTorch's operators; takes the arguments of the registered operator."""
     options = ConvolutionOptions(*given)
     rank, last = OPERATORS[options.name].rank, options.layout.endswith("C")
     if last:
         x, residual = (a if a is None else channels_first(a, rank) for a in (x, residual))
     before, after = list(options.padding[:rank]), list(options.padding[rank:])
-    even = before == after
-    sides = native.sides(before, after)
-    if OPERATORS[options.name].op == TRANSPOSED:
-        call = torch.conv_transpose1d if rank == 1 else torch.conv_transpose2d
-        padding = before if even else [0] * rank
-        more = options.output_padding
-        made = call(x, weight, bias, options.stride, padding, more, options.groups, options.dilation)
-        made = made if even else functional.pad(made, [-side for side in sides])
-    else:
-        call = torch.conv1d if rank == 1 else torch.conv2d
-        if options.name == "depthwise_conv2d":
-            weight = weight.flatten(0, 1).unsqueeze(1)
-        x = x if even else functional.pad(x, sides)
-        padding = before if even else [0] * rank
-        made = call(x, weight, bias, options.stride, padding, options.dilation, options.groups)
+    if options.name == "depthwise_conv2d":
+        weight = weight.flatten(0, 1).unsqueeze(1)
+    more = options.output_padding if OPERATORS[options.name].op == TRANSPOSED else None
+    compute = native.convolution(options.stride, before, after, options.dilation, options.groups, more)
+    made = compute(x, weight, bias)
     made = made if residual is None else made + residual
     made = activation_of(options.activation)(made) if options.activation else made
     return channels_behind(made, rank) if last else made

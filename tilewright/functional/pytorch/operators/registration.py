@@ -37,7 +37,7 @@ from .arguments import (
     written,
 )
 from .arguments import padding as padding_in_full
-from .gradients import convolved
+from .gradients import convolve
 from .gradients import register as register_gradients
 from .inductor import Prepare, call_directly
 from .options import ConvolutionOptions, PoolOptions, WeightGradientOptions, call_options
@@ -117,7 +117,7 @@ def _dispatched(call: OperatorCall) -> Any:
         made = pooled(x, pool)
     else:
         arrays = as_autocast((x, weight, bias, residual))
-        compute = onnx_export.convolved if onnx_export.exports() else convolved
+        compute = onnx_export.convolve if onnx_export.exports() else convolve
         made = compute(*arrays, *convolution_options(call, arrays))
     return made if out is None else written(name, made, out)
 

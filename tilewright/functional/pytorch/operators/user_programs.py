@@ -33,7 +33,7 @@ _libraries: dict[str, Library] = {}
 """Libraries by operator. PyTorch forgets the operators of a library that is garbage-collected."""
 
 
-def registered(name: str, inputs: Any, args: Sequence[Any] | None, gradient: bool, target: Any) -> Any:
+def register_program(name: str, inputs: Any, args: Sequence[Any] | None, gradient: bool, target: Any) -> Any:
     """Register a program; see `torch_operator`."""
     given = None if target is None else Target.parse(target)
     known: dict[str, DeclaredProgram] = {}

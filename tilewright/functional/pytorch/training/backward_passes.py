@@ -85,7 +85,7 @@ def _prepared(ctx: Any, grad: Any, tensors: tuple[Any, ...]) -> Callable[[Any, t
     of_x, of_weight, _, of_residual = ctx.needs_input_grad[:4]
     kind = None if weight is None else weight.dtype if ctx.given is None else ctx.given[0].dtype
     if is_one_pass(layer.options, x, weight, ctx.needs_input_grad, ctx.added):
-        return joint_gradients.known(x, weight, ctx.biased, layer.options, kind)  # type: ignore[no-any-return]
+        return joint_gradients.prepared_pass(x, weight, ctx.biased, layer.options, kind)  # type: ignore[no-any-return]
     kernels, derive = _Executors(kind), None
     if layer.options.activation:
         derive = before_activation(layer, grad, tensors, kernels)

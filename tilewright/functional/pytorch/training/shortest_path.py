@@ -14,7 +14,7 @@ from ...arguments.call import OperatorCall
 from ...arguments.signature import Signature
 from ..casts import casts_of
 from ..eager import records
-from ..operators.gradients import recorded
+from ..operators.gradients import with_gradients
 from ..operators.layer import CalledLayer, Run
 from ..operators.registration import convolution_options
 from ..state import autocast_type, autocasts
@@ -28,7 +28,7 @@ def shortest(call: OperatorCall, arrays: tuple[Any, ...], checked: Signature) ->
         run = prepared(OperatorCall._make((call.name, *arrays, None, call.options)), checked, ordered=True)
     kind = autocast_type(call.x.device.type) if autocasts() else None
     layer = CalledLayer.of(convolution_options(call, arrays), *arrays[:2])
-    layer.known = KnownPasses().gradients
+    layer.known_pass = KnownPasses().gradients
     of_x, *of_others, of_residual = [a is not b for a, b in zip(arrays, call.arrays, strict=False)]
     differentiated = records(arrays)
     cast = casts_of(call.weight, call.bias, kind) if any(of_others) else None
@@ -36,7 +36,7 @@ def shortest(call: OperatorCall, arrays: tuple[Any, ...], checked: Signature) ->
     def short(x: Any, weight: Any, bias: Any, residual: Any, out: Any) -> Any:
         x, residual = x.to(kind) if of_x else x, residual.to(kind) if of_residual else residual
         if differentiated:
-            return recorded(x, weight, bias, residual, layer, run, cast)
+            return with_gradients(x, weight, bias, residual, layer, run, cast)
         if cast is not None:
             weight, bias = cast(weight, bias)
         return run(x, weight, bias, residual)

@@ -27,12 +27,17 @@ from ..threads import by_pytorch, lost
 from ..timing import in_turns
 from .shortest_path import shortest
 
-_MOST_SECONDS = 20e-3
+_MOST_TIMED_SECONDS = 20e-3
 """Steps are timed if PyTorch's kernels take at most these seconds, as estimated by rates."""
-_HOST_SECONDS, _LEAST_SHARE, _SHARE_BESIDE = 80e-6, 0.1, 0.4
-"""In a step that is not timed, our kernels must save more than these seconds of the host, plus a share of PyTorch's
-time. The larger share applies if the input has a gradient, and PyTorch computes a part of the step. Computing one
-gradient may take PyTorch as long as both.
+_HOST_SECONDS = 80e-6
+"""The host's time that our backward pass costs more than PyTorch's.
+
+In a step that is not timed, our kernels must save this time, and one of the two following shares of PyTorch's time.
+"""
+_LEAST_SAVED_SHARE = 0.1
+_LEAST_SAVED_SHARE_BESIDE = 0.4
+"""The share if the input has a gradient, and PyTorch computes a part of the step. PyTorch may take as long for one
+gradient as for both.
 """
 
 _decisions = PreparedCalls()
@@ -83,9 +88,9 @@ def _are_faster(ours: list[Problem], every: list[Problem], call: OperatorCall, c
     Each process times anew, so programs that ask for the same bits in each run get the decision by rates.
     """
     saved, seconds = rivals.saved_by(ours, every)
-    if seconds > _MOST_SECONDS or lost() or torch.are_deterministic_algorithms_enabled():
+    if seconds > _MOST_TIMED_SECONDS or lost() or torch.are_deterministic_algorithms_enabled():
         alone_for_x = len(ours) < len(every) and call.x.requires_grad
-        return saved > _HOST_SECONDS + (_SHARE_BESIDE if alone_for_x else _LEAST_SHARE) * seconds
+        return saved > _HOST_SECONDS + (_LEAST_SAVED_SHARE_BESIDE if alone_for_x else _LEAST_SAVED_SHARE) * seconds
     with ThreadPoolExecutor(1) as apart:  # hooks for saved tensors and modes of this thread do not see the steps
         mine, theirs = apart.submit(_timed, call, checked, alone).result()
     return mine < theirs
