@@ -9,7 +9,7 @@ import gc
 import importlib.util
 import os
 import subprocess
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from types import CodeType, FunctionType
 from typing import Any
@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from tests.bytecode import compile_before
+from tests.decided import decided
 from tilewright.codegen.c_compiler import c_compiler
 from tilewright.runtime.opencl_driver import load_pyopencl
 from tilewright.runtime.pocl_processor import name_processor
@@ -145,6 +146,38 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if slow:
         config.hook.pytest_deselected(items=slow)
         items[:] = [item for item in items if not item.get_closest_marker("slow")]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One folder of kernels and rates for all tests of a process: what one test compiles, the next one starts.
+
+    The user's own folder knows decisions and rates that were measured on this machine.
+    """
+    folder = tmp_path_factory.getbasetemp() / "kernels"
+    os.environ["TILEWRIGHT_CACHE"] = str(folder)
+    return folder
+
+
+@pytest.fixture
+def our_kernels(own_cache: Path) -> Iterator[None]:
+    """Calls run our kernels if they can, and nothing is timed."""
+    with decided("ours", own_cache):
+        yield
+
+
+@pytest.fixture
+def rival_kernels(own_cache: Path) -> Iterator[None]:
+    """Calls on PyTorch's tensors run PyTorch's kernels, and nothing is timed."""
+    with decided("theirs", own_cache):
+        yield
+
+
+@pytest.fixture(params=["ours", "theirs"])
+def kernels(request: pytest.FixtureRequest, own_cache: Path) -> Iterator[str]:
+    """Calls run our kernels, and run PyTorch's kernels in a second test."""
+    with decided(request.param, own_cache):
+        yield request.param
 
 
 @pytest.fixture

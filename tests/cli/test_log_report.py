@@ -149,7 +149,7 @@ def test_a_browser_shows_it_without_an_error(log, tmp_path, width):
     picture = tmp_path / "page.png"
     done = subprocess.run(
         [*command, f"--screenshot={picture}", (tmp_path / "report.html").as_uri()],
-        capture_output=True, text=True, timeout=300,
+        capture_output=True, text=True, timeout=900,
     )  # fmt: skip
     assert "CONSOLE" not in done.stderr, done.stderr
     assert picture.stat().st_size > 1000

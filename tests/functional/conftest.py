@@ -1,4 +1,4 @@
-"""Calls in tests keep their kernels in a folder of the test run's own."""
+"""Fixtures for tests of calls."""
 
 from __future__ import annotations
 
@@ -7,13 +7,6 @@ from dataclasses import replace
 import pytest
 
 from tilewright.codegen.llvm import compile as llvm
-
-
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One folder for all tests of a process: what one test compiles, the next one starts."""
-    folder = tmp_path_factory.getbasetemp() / "kernels"
-    monkeypatch.setenv("TILEWRIGHT_CACHE", str(folder))
 
 
 @pytest.fixture

@@ -17,6 +17,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from functools import partial
+from pathlib import Path
 from typing import Any, NamedTuple
 from unittest import mock
 
@@ -26,6 +27,7 @@ from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
 import tilewright as tw
+from tests.decided import decided
 
 Call = Callable[..., Any]
 TOLERANCE = 1e-9
@@ -328,15 +330,16 @@ def main() -> None:
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
     faults = []
-    with tempfile.TemporaryDirectory() as folder, mock.patch.dict("os.environ", {"TILEWRIGHT_CACHE": folder}):
-        rules = {"is_undecided": lambda *_: False, "reason_for_rival": lambda *_: ""}
-        ours = mock.patch.multiple("tilewright.functional.planning.rivals", **rules)
-        with nullcontext() if given.pytorchs else ours:
-            for seed in range(1000 * given.seed, 1000 * given.seed + given.count):
-                fault = judged(seed)
-                if fault:
-                    print(fault, flush=True)
-                    faults.append(fault)
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        mock.patch.dict("os.environ", {"TILEWRIGHT_CACHE": folder}),
+        nullcontext() if given.pytorchs else decided("ours", Path(folder, "kernels")),
+    ):
+        for seed in range(1000 * given.seed, 1000 * given.seed + given.count):
+            fault = judged(seed)
+            if fault:
+                print(fault, flush=True)
+                faults.append(fault)
     print(f"{given.count} cases, {len(faults)} faults")
     sys.exit(bool(faults))
 

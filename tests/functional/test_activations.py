@@ -17,6 +17,7 @@ from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 from tilewright.functional.pytorch import native as torch_native  # noqa: E402  # needs PyTorch
 
 F = torch.nn.functional
+pytestmark = pytest.mark.usefixtures("our_kernels")
 ACTIVATIONS = {
     "relu": F.relu,
     "relu6": F.relu6,

@@ -50,7 +50,7 @@ def ended(program: str, cache: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-W", "ignore:This process:DeprecationWarning", "-c", PROGRAM + program],  # since 3.12
         env={**os.environ, "PYTHONPATH": python_path(), "TILEWRIGHT_CACHE": str(cache)},
-        capture_output=True, text=True, check=False, timeout=500,
+        capture_output=True, text=True, check=False, timeout=900,
     )  # fmt: skip
 
 
@@ -72,7 +72,7 @@ held.wait()
 kernel_choice.choose = make
 def same_and_another():
     assert (call(3) == 9).all() and (call(4) == 9).all()
-print(child(same_and_another, 60))
+print(child(same_and_another, 300))
 done.set()
 thread.join()
 """
@@ -97,7 +97,7 @@ call = lambda c: tw.conv2d(np.ones((1, c, 5, 5), "f"), np.ones((c, 1, 3, 3), "f"
 thread = threading.Thread(target=call, args=(3,))
 thread.start()
 began.wait()
-print(child(lambda: call(4), 60))
+print(child(lambda: call(4), 300))
 thread.join()
 """
 
@@ -120,7 +120,7 @@ for number in range(30):
     thread = threading.Thread(target=unload)
     thread.start()
     time.sleep(0.0002 * (number % 10))
-    found.append(child(load, 30))
+    found.append(child(load, 300))
     thread.join()
     if found[-1]:
         break

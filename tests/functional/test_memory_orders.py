@@ -126,7 +126,7 @@ def test_modules_and_accelerate_keep_channels_last_memory() -> None:
 
 
 @pytest.mark.parametrize("first", range(0, 80, 20))
-def test_random_layers_in_random_memory(first: int) -> None:
+def test_random_layers_in_random_memory(first: int, kernels: str) -> None:
     """A few of the layers of `python -m tests.functional.random_layers`."""
     for number in range(first, first + 20):
         layer = draw(1, number)

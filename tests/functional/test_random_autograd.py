@@ -4,18 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tilewright.functional.planning import rivals
-
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
-pytestmark = pytest.mark.usefixtures("little_optimisation")
+pytestmark = pytest.mark.usefixtures("little_optimisation", "our_kernels")
 from tests.functional.random_autograd import judged  # noqa: E402  # it needs PyTorch
-
-
-@pytest.fixture(autouse=True)
-def _ours(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rivals, "is_undecided", lambda *_: False)
-    monkeypatch.setattr(rivals, "reason_for_rival", lambda *_: "")
-
 
 EMPTY_JACOBIAN = 1049
 

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import tilewright as tw
+from tests.decided import SAID
 from tests.functional.made_up import seconds
 from tilewright import te
 from tilewright.core.errors import UserError
@@ -405,17 +406,17 @@ def test_accelerate_says_which_layer_it_measures(monkeypatch: pytest.MonkeyPatch
     assert len(steps) == 2
 
 
-def test_accelerate_measures_what_is_expected_to_be_slower(monkeypatch: pytest.MonkeyPatch) -> None:
-    from tilewright.functional.planning import rivals
+def test_accelerate_measures_what_is_expected_to_be_slower(
+    rival_kernels: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from tilewright.nn import acceleration
 
     model = torch.nn.Sequential(torch.nn.Conv2d(6, 6, (3, 5), groups=6), torch.nn.Conv2d(6, 4, (1, 5))).eval()
-    monkeypatch.setattr(rivals, "reason_for_rival", lambda *_: "expected to be faster")
     monkeypatch.setattr(acceleration, "compared", lambda *_: seconds(1.0, 2.0))
     monkeypatch.setattr(acceleration, "compare", lambda *_: seconds(1.0, 2.0))
     done = tw.accelerate(model, X)
     assert [row.replaced for row in done.rows] == [True, False]
-    assert done.rows[1].why == 'expected to be faster; tune="quick" searches for a faster kernel'
+    assert done.rows[1].why == f'{SAID}; tune="quick" searches for a faster kernel'
 
 
 def test_a_model_that_accelerate_refuses_is_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -662,15 +663,14 @@ def test_an_error_in_a_module_names_the_line_that_calls_it() -> None:
     assert caught.value.where.startswith(__file__)  # and not PyTorch's own, between the two
 
 
-def test_a_call_is_explained(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_call_is_explained(our_kernels: None) -> None:
     text = tw.explain_call(tw.conv2d, X, W, groups=6)
     assert "runs:    topi/depthwise" in text
     assert "origin:" in text
     assert "tf32" in tw.explain_call(tw.conv2d, X, W, groups=6, precision="tf32")
-    from tilewright.functional.planning import rivals
 
-    monkeypatch.setattr(rivals, "is_undecided", lambda *_: False)
-    monkeypatch.setattr(rivals, "reason_for_rival", lambda *_: "a sum over 576 products is a matrix product")
+
+def test_an_explanation_says_why_pytorchs_kernel_runs(rival_kernels: None) -> None:
     dense = torch.randn(1, 64, 8, 8, dtype=torch.float64), torch.randn(64, 64, 3, 3, dtype=torch.float64)
     text = tw.explain_call("conv2d", *dense)
-    assert f"runs:    the kernel of torch {torch.__version__}: a sum over 576 products is a matrix product" in text
+    assert f"runs:    the kernel of torch {torch.__version__}: {SAID}" in text

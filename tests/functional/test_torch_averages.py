@@ -35,7 +35,7 @@ def memories(x: Any) -> Iterator[Any]:
 
 @pytest.mark.parametrize("on", ON)
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
-def test_gradients_in_both_orders(options: dict[str, Any], on: str) -> None:
+def test_gradients_in_both_orders(options: dict[str, Any], on: str, kernels: str) -> None:
     for shape in SHAPES:
         values = torch.randn(shape, dtype=torch.float64)
         made = F.avg_pool2d(leaf := values.clone().requires_grad_(), **options)

@@ -9,7 +9,7 @@ import pytest
 
 import tilewright as tw
 from tilewright.functional.arguments import problem
-from tilewright.functional.planning import plans, rivals
+from tilewright.functional.planning import plans
 from tilewright.runtime.device import cpu
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
@@ -114,10 +114,10 @@ def test_layers_that_it_leaves_to_others(everywhere: list[int]) -> None:
 
 
 @pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
-def test_gradients_by_weight_and_bias_come_together(layout: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gradients_by_weight_and_bias_come_together(
+    layout: str, rival_kernels: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     biased, options = [], torch_layer.CalledLayer.weight_options
-    monkeypatch.setattr(rivals, "reason_for_rival", lambda *_: "a test says so")
-    monkeypatch.setattr(rivals, "is_undecided", lambda *_: False)
     monkeypatch.setattr(torch_layer.CalledLayer, "adds_up_bias", lambda layer, x: layer.small)
     monkeypatch.setattr(
         torch_layer.CalledLayer, "weight_options", lambda layer, *a: biased.append(a[0]) or options(layer, *a)

@@ -2,33 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from importlib import import_module
 from typing import Any
 
 import pytest
 
 import tilewright as tw
+from tests.decided import SAID
 from tilewright.functional.planning import plans, rivals
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 torch_steps = import_module("tilewright.functional.pytorch.training.steps")
 checkpoint = import_module("torch.utils.checkpoint").checkpoint
 F = torch.nn.functional
-
-
-@pytest.fixture(autouse=True)
-def _fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(plans, "_plans", {})
-    monkeypatch.setattr(rivals, "is_undecided", lambda *_: False)
-    monkeypatch.setenv("TILEWRIGHT_CACHE", "0")
-    plans.forget()
-    yield
-    plans.forget()
-
-
-def decide(monkeypatch: pytest.MonkeyPatch, ours: bool) -> None:
-    monkeypatch.setattr(rivals, "reason_for_rival", lambda *_: "" if ours else "a test says so")
 
 
 def layer(dtype: Any = torch.float32, taps: int = 3) -> list[Any]:
@@ -40,8 +26,7 @@ def made_by_pytorch(y: Any) -> bool:
     return bool(type(y.grad_fn).__name__ == "ConvolutionBackward0")
 
 
-def test_pytorch_differentiates_layers_that_it_computes(monkeypatch: pytest.MonkeyPatch) -> None:
-    decide(monkeypatch, ours=False)
+def test_pytorch_differentiates_layers_that_it_computes(rival_kernels: None) -> None:
     x, w, b = layer()
     for _ in range(3):
         y = tw.conv2d(x, w, b, padding=1, groups=4)
@@ -55,8 +40,7 @@ def test_pytorch_differentiates_layers_that_it_computes(monkeypatch: pytest.Monk
     torch.autograd.grad(kept.sum(), (x, w, b))
 
 
-def test_ours_runs_if_it_saves_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    decide(monkeypatch, ours=True)
+def test_ours_runs_if_it_saves_time(our_kernels: None, monkeypatch: pytest.MonkeyPatch) -> None:
     for saved, faster in (((0.0, 1.0), False), ((0.5, 1.0), True)):
         monkeypatch.setattr(rivals, "saved_by", lambda *_, saved=saved: saved)
         plans.forget()
@@ -80,8 +64,7 @@ def test_ours_runs_if_it_saves_time(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not made_by_pytorch(tw.conv2d(x, w, b, padding=1, groups=4))
 
 
-def test_layers_that_pytorch_does_not_differentiate_right(monkeypatch: pytest.MonkeyPatch) -> None:
-    decide(monkeypatch, ours=False)
+def test_layers_that_pytorch_does_not_differentiate_right(rival_kernels: None) -> None:
     x, w, b = layer(torch.bfloat16)
     assert made_by_pytorch(tw.conv2d(x, w, b, padding=1, groups=4))
     assert not made_by_pytorch(tw.conv2d(x, w, b, padding=2, dilation=2, groups=4))
@@ -92,24 +75,20 @@ def test_layers_that_pytorch_does_not_differentiate_right(monkeypatch: pytest.Mo
     assert not made_by_pytorch(tw.conv2d(x, w.detach(), b, padding=5, groups=4))  # which keeps the input
 
 
-def test_explain_call_says_that_pytorch_computes_the_whole_layer(monkeypatch: pytest.MonkeyPatch) -> None:
-    for ours in (False, True):
-        decide(monkeypatch, ours)
-        monkeypatch.setattr(rivals, "saved_by", lambda *_: (0.0, 1.0))
-        plans.forget()
-        x, w, b = layer()
-        text = tw.explain_call(tw.conv2d, x, w, b, padding=1, groups=4)
-        assert "in both passes" in text
-        assert "weight_gradient" not in text
-        assert made_by_pytorch(tw.conv2d(x, w, b, padding=1, groups=4))
-        w.requires_grad_(False)  # PyTorch may compute each direction, but not the layer as a whole
-        parts = tw.explain_call(tw.conv2d, x, w, b, padding=1, groups=4).split("\n\n")
-        assert [part.split()[1] for part in parts] == ["conv", "data_gradient"]
-        assert all(("a test says so" in part) != ours for part in parts)
+def test_explain_call_says_that_pytorch_computes_the_whole_layer(kernels: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rivals, "saved_by", lambda *_: (0.0, 1.0))
+    x, w, b = layer()
+    text = tw.explain_call(tw.conv2d, x, w, b, padding=1, groups=4)
+    assert "in both passes" in text
+    assert "weight_gradient" not in text
+    assert made_by_pytorch(tw.conv2d(x, w, b, padding=1, groups=4))
+    w.requires_grad_(False)  # PyTorch may compute each direction, but not the layer as a whole
+    parts = tw.explain_call(tw.conv2d, x, w, b, padding=1, groups=4).split("\n\n")
+    assert [part.split()[1] for part in parts] == ["conv", "data_gradient"]
+    assert all((SAID in part) == (kernels == "theirs") for part in parts)
 
 
-def test_explain_call_says_what_the_timing_of_steps_decided(monkeypatch: pytest.MonkeyPatch) -> None:
-    decide(monkeypatch, ours=True)
+def test_explain_call_says_what_the_timing_of_steps_decided(our_kernels: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rivals, "saved_by", lambda *_: (0.0, 1e-4))
     times = iter([[1.0, 2.0], [2.0, 1.0]])
     monkeypatch.setattr(torch_steps, "in_turns", lambda *_, **__: next(times))

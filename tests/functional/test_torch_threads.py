@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import subprocess
 import sys
 import threading
@@ -11,8 +12,10 @@ from collections.abc import Iterator
 import pytest
 
 import tilewright as tw
+from tests.paths import python_path
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+pytestmark = pytest.mark.usefixtures("our_kernels")
 
 from tilewright.functional.pytorch import threads as torch_threads  # noqa: E402  (PyTorch is there)
 from tilewright.runtime.openmp_team import OpenMpTeam  # noqa: E402
@@ -38,7 +41,9 @@ PROGRAM = """
 import os, threading, torch
 import numpy as np
 import tilewright as tw
+from tests.decided import decided
 from tilewright.runtime.thread_pool import POOL
+decided("ours").__enter__()
 count = lambda: len(os.listdir("/proc/self/task"))
 x, w = torch.randn(4, 64, 64, 64), torch.randn(64, 1, 3, 3)
 torch.set_num_threads(1)
@@ -79,7 +84,9 @@ print("NumPy", POOL.ready)
 @pytest.fixture(scope="module")
 def said() -> list[str]:
     """What the program prints in a process of its own."""
-    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=False, timeout=300)
+    environment = {**os.environ, "PYTHONPATH": python_path()}
+    command = [sys.executable, "-c", PROGRAM]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=900)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout.splitlines()
 

@@ -20,7 +20,6 @@ from tests.functional.random_layers import judged  # noqa: E402  # needs PyTorch
 
 F = torch.nn.functional
 nn = import_module("tilewright.nn")  # needs PyTorch
-OURS, PYTORCHS = "ours", "PyTorch's"
 
 
 @pytest.fixture(autouse=True)
@@ -29,27 +28,6 @@ def _one_thread() -> Iterator[None]:
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(number)
-
-
-@pytest.fixture(params=[OURS, PYTORCHS])
-def kernels(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """Have all calls run our kernels, or all run PyTorch's."""
-    yield from _kernels(request.param, monkeypatch)
-
-
-@pytest.fixture
-def ours(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    yield from _kernels(OURS, monkeypatch)
-
-
-def _kernels(whose: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    monkeypatch.setattr(rivals, "is_undecided", lambda *_: False)
-    monkeypatch.setattr(rivals, "reason_for_rival", lambda *_: "" if whose == OURS else "a test says so")
-    monkeypatch.setattr(plans, "_plans", {})
-    monkeypatch.setenv("TILEWRIGHT_CACHE", "0")  # which knows other decisions
-    plans.forget()
-    yield whose
-    plans.forget()
 
 
 def doubles(*shape: int) -> Any:
@@ -87,12 +65,12 @@ def test_gradients_and_their_gradients(name: str, kernels: str) -> None:
     given = doubles(*shape), doubles(*weight)
     assert torch.autograd.gradcheck(lambda x, w: layer(x, w, **options), given)
     assert torch.autograd.gradgradcheck(lambda x, w: layer(x, w, **options), given, fast_mode=True)
-    how = plans.OURS if kernels == OURS else plans.THEIRS
+    how = plans.OURS if kernels == "ours" else plans.THEIRS
     assert set(decided("weight_gradient")) == {how}
 
 
 @pytest.mark.parametrize("first", range(0, 600, 60))
-def test_random_training_layers(first: int, ours: str) -> None:
+def test_random_training_layers(first: int, our_kernels: None) -> None:
     """All types, sizes, orders in memory and gradients of `tests/functional/random_layers.py`."""
     drawn = [draw(35, number) for number in range(first, first + 60)]
     for layer in [each for each in drawn if each.task == "gradients" and "conv" in each.group.name][:6]:
@@ -100,7 +78,7 @@ def test_random_training_layers(first: int, ours: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
-def test_sums_are_of_float32(dtype: Any, ours: str) -> None:
+def test_sums_are_of_float32(dtype: Any, our_kernels: None) -> None:
     """Sums of 16 bits would overflow, or lose all terms but the first."""
     x = torch.full((8, 2, 64, 64), 8.0, dtype=dtype)
     w = torch.ones(2, 1, 1, 1, dtype=dtype, requires_grad=True)
@@ -110,7 +88,7 @@ def test_sums_are_of_float32(dtype: Any, ours: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["Conv1d", "Conv2d", "ConvTranspose2d"])
-def test_parameters_get_unrounded_gradients_under_autocast(name: str, ours: str) -> None:
+def test_parameters_get_unrounded_gradients_under_autocast(name: str, our_kernels: None) -> None:
     """From the first step on, they are the sums of products of 16 bits."""
     layer = getattr(nn, name)(8, 8, 3, 2, 1, groups=8)
     x = torch.randn(2, 8, *[9] * (1 if name == "Conv1d" else 2))
@@ -141,6 +119,24 @@ def test_dilated_windows_in_16_bits(dtype: Any, groups: int, kernels: str) -> No
     assert float((found - exact.grad).norm() / exact.grad.norm()) < 1e-2
 
 
+def test_one_column_in_steps(kernels: str) -> None:
+    """PyTorch's own convolution of bfloat16 reads unset memory on CPUs."""
+    for taps, stride, padding in (((3, 3), (1, 3), 1), ((1, 3), (1, 2), 0), ((2, 2), (3, 3), 1)):
+        x, w = torch.randn(1, 64, 16, 3).bfloat16(), torch.randn(33, 64, *taps).bfloat16()
+        wanted = F.conv2d(x.double(), w.double(), None, stride, padding)
+        assert float((tw.conv2d(x, w, None, stride, padding) - wanted).norm() / wanted.norm()) < 1e-2
+
+
+def test_one_image_with_the_strides_of_a_transposed_one(kernels: str) -> None:
+    """The dimensions of size 1 have other strides than PyTorch's own: it takes them for another memory order."""
+    x, w, dy = torch.randn(7, 16, 1).movedim(2, 0), torch.randn(32, 1, 8).movedim(1, 2), torch.randn(1, 7, 32)
+    exact = w.detach().double().contiguous().requires_grad_()
+    F.conv1d(x.double().transpose(1, 2).contiguous(), exact, groups=2).backward(dy.double().transpose(1, 2))
+    w.requires_grad_()
+    (found,) = torch.autograd.grad(tw.conv1d(x, w, groups=2, layout="NWC"), w, dy)
+    close(found.double(), exact.grad)
+
+
 def test_an_empty_batch_has_gradients_of_zeros(kernels: str) -> None:
     x, w = torch.randn(0, 4, 5, 5, requires_grad=True), torch.randn(4, 1, 3, 3, requires_grad=True)
     b = torch.randn(4, requires_grad=True)
@@ -151,7 +147,7 @@ def test_an_empty_batch_has_gradients_of_zeros(kernels: str) -> None:
 
 
 @pytest.mark.parametrize("last", [False, True])
-def test_only_the_gradients_that_are_asked_for_are_computed(last: bool, ours: str) -> None:
+def test_only_the_gradients_that_are_asked_for_are_computed(last: bool, our_kernels: None) -> None:
     x, w, b = torch.randn(2, 4, 6, 5), torch.randn(4, 1, 3, 3), torch.randn(4)
     x = x.to(memory_format=torch.channels_last) if last else x
     for wanted, ops in ((w, {"convolution", "weight_gradient"}), (x, {"convolution"}), (b, {"convolution"})):
@@ -171,7 +167,7 @@ def test_only_the_gradients_that_are_asked_for_are_computed(last: bool, ours: st
         assert "aten.convolution_backward" not in seen
 
 
-def test_the_input_is_not_kept_for_frozen_weights(ours: str) -> None:
+def test_the_input_is_not_kept_for_frozen_weights(our_kernels: None) -> None:
     w = torch.randn(4, 1, 3, 3)
     sizes: list[int] = []
     for needs in (False, True):
@@ -194,7 +190,7 @@ GRADS: dict[str, Callable[[Any], Any]] = {
 
 @pytest.mark.parametrize("order", [torch.contiguous_format, torch.channels_last])
 @pytest.mark.parametrize("name", GRADS)
-def test_gradients_lie_anyhow_in_memory(name: str, order: Any, ours: str) -> None:
+def test_gradients_lie_anyhow_in_memory(name: str, order: Any, our_kernels: None) -> None:
     x, w = torch.randn(2, 4, 6, 5).to(memory_format=order), torch.randn(8, 1, 3, 3)
     found, wanted = [], []
     for call, into in ((tw.conv2d, found), (F.conv2d, wanted)):
@@ -252,7 +248,7 @@ def test_steps_of_training_are_pytorchs(way: str, kernels: str) -> None:
     close(_trained(Net(nn), x, run=WAYS[way]), _trained(Net(torch.nn), x))
 
 
-def test_training_is_deterministic(ours: str) -> None:
+def test_training_is_deterministic(our_kernels: None) -> None:
     x = torch.randn(4, 8, 5, 6)
     torch.use_deterministic_algorithms(True)
     try:
@@ -262,7 +258,7 @@ def test_training_is_deterministic(ours: str) -> None:
     assert all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
 
 
-def test_a_compiled_step_is_one_graph(ours: str) -> None:
+def test_a_compiled_step_is_one_graph(our_kernels: None) -> None:
     x = torch.randn(4, 8, 5, 6)
     torch._dynamo.reset()
     model, other = Net(nn), Net(nn)
@@ -283,7 +279,7 @@ def test_shapes_of_weight_gradients_are_inferred() -> None:
     assert counter.get_total_flops() == 2 * 2 * 12 * 9 * 10 * 9
 
 
-def test_mixed_precision(ours: str) -> None:
+def test_mixed_precision(our_kernels: None) -> None:
     x = torch.randn(4, 8, 5, 6)
     results = []
     for library in (nn, torch.nn):
@@ -301,7 +297,7 @@ def test_mixed_precision(ours: str) -> None:
     close(*results, 3e-2)
 
 
-def test_transforms_of_weight_gradients(ours: str) -> None:
+def test_transforms_of_weight_gradients(our_kernels: None) -> None:
     x, w, along = torch.randn(2, 4, 6, 5).double(), torch.randn(4, 1, 3, 3).double(), torch.randn(4, 1, 3, 3).double()
 
     def of(conv: Callable[..., Any]) -> list[Any]:
@@ -320,7 +316,7 @@ def test_transforms_of_weight_gradients(ours: str) -> None:
     close(of(tw.conv2d), of(F.conv2d), 1e-9)
 
 
-def test_batched_gradients(ours: str) -> None:
+def test_batched_gradients(our_kernels: None) -> None:
     x, w = torch.randn(2, 4, 6, 5), torch.randn(4, 1, 3, 3, requires_grad=True)
     many = torch.randn(3, 2, 4, 6, 5)
     found, wanted = (
@@ -330,7 +326,7 @@ def test_batched_gradients(ours: str) -> None:
     close(found, wanted)
 
 
-def test_threads_train_at_once(ours: str) -> None:
+def test_threads_train_at_once(our_kernels: None) -> None:
     x = torch.randn(4, 8, 5, 6)
     wanted = _trained(Net(torch.nn), x)
     models = [Net(nn) for _ in range(4)]
@@ -345,7 +341,7 @@ def test_threads_train_at_once(ours: str) -> None:
         close(each, wanted)
 
 
-def test_a_call_is_explained_with_its_gradients(ours: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_call_is_explained_with_its_gradients(our_kernels: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rivals, "saved_by", lambda *_: (0.5, 1.0))
     x, w = torch.randn(2, 4, 6, 5, requires_grad=True), torch.randn(4, 1, 3, 3, requires_grad=True)
     parts = tw.explain_call(tw.conv2d, x, w, padding=1, groups=4).split("\n\n")
@@ -364,7 +360,7 @@ def test_a_call_is_explained_with_its_gradients(ours: str, monkeypatch: pytest.M
 
 
 @pytest.fixture
-def timed(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+def timed(our_kernels: None, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Have `accelerate` find our kernels twice as fast, except for data gradients; returns the timed operations."""
     from tilewright.nn import acceleration
 
@@ -374,16 +370,12 @@ def timed(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
         seen.append(problem.op)
         return seconds(2.0, 1.0) if problem.op == "data_gradient" else seconds(1.0, 2.0)
 
-    monkeypatch.setattr(plans, "_plans", {})  # without decisions of other tests
-    plans.forget()
     monkeypatch.setattr(acceleration, "compared", compared)
     monkeypatch.setattr(acceleration, "compare", lambda works, *_: works[0]() and seconds(1.0, 2.0))
-    yield seen
-    plans.forget()
+    return seen
 
 
-def test_accelerate_measures_training_steps(timed: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TILEWRIGHT_CACHE", "0")
+def test_accelerate_measures_training_steps(timed: list[str]) -> None:
     x = torch.randn(4, 8, 5, 6)
     model, other = Net(torch.nn), Net(torch.nn)
     state = {name: value.clone() for name, value in model.state_dict().items()}
@@ -417,7 +409,7 @@ def test_accelerate_takes_random_layers_in_training(timed: list[str]) -> None:
     assert type(model[0]) is nn.Conv2d
 
 
-def test_problems_of_gradients_are_those_that_calls_run(ours: str) -> None:
+def test_problems_of_gradients_are_those_that_calls_run(our_kernels: None) -> None:
     from tilewright.functional.pytorch.operators.layer import gradients_of_ours
 
     for layer, shape, weight, options in LAYERS.values():

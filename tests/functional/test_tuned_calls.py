@@ -6,17 +6,19 @@ import signal
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 import tilewright as tw
+from tests.decided import decided
 from tests.functional import direct
 from tests.tune.fakes import FakeMeasurer
 from tilewright.core.errors import UserError
 from tilewright.core.target import Target
-from tilewright.functional.planning import compiler, plans, rivals, tuning
+from tilewright.functional.planning import compiler, plans, tuning
 from tilewright.functional.planning.compiler import Selection
 from tilewright.functional.planning.prepared_calls import PreparedCalls
 from tilewright.runtime.thread_pool import num_threads, set_num_threads
@@ -25,6 +27,12 @@ from tilewright.tune.session.layer import LayerSearch
 from tilewright.tune.session.run import Run
 
 DEPTHWISE = named("topi/depthwise")
+
+
+@pytest.fixture(autouse=True)
+def _ours(tmp_path: Path) -> Iterator[None]:
+    with decided("ours", tmp_path / "kernels", keeps_measured=True):
+        yield
 
 
 def test_a_budget_of_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -245,7 +253,6 @@ def test_a_measured_decision_counts_for_its_number_of_threads(library: str, monk
         lines = tw.explain_call("conv2d", x, w, groups=6, tune=tune).splitlines()
         return next(line for line in lines if line.startswith("because"))
 
-    monkeypatch.setattr(rivals, "reason_for_rival", lambda *_: "")
     monkeypatch.setattr(tuning, "tuned", found)
     before = has()
     try:

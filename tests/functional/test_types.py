@@ -78,7 +78,7 @@ def checked(program: str, folder: Path) -> list[tuple[int, str]]:
     (folder / "user.py").write_text(program, encoding="utf-8")
     command = [sys.executable, "-m", "mypy", "--strict", "--config-file=", f"--cache-dir={folder}", "user.py"]
     environment = {**os.environ, "MYPYPATH": str(ROOT)}
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, cwd=folder, env=environment)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=900, cwd=folder, env=environment)
     assert "user.py:" in done.stdout, done.stdout + done.stderr
     said = re.findall(r"^user\.py:(\d+): (?:note: Revealed type is|error:) (.*)", done.stdout, re.M)
     return [(int(line), words) for line, words in said]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.measure.programs import Candidate, compile_candidate
+from tests.measure.programs import Candidate, compile_candidate, patient
 from tilewright.core.errors import UserError
 from tilewright.measure.option import LocalBuilder, LocalRunner
 from tilewright.measure.outcome import Measured
@@ -50,7 +50,7 @@ def test_a_worker_that_ends_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_bad_candidate_costs_itself_only() -> None:
     """It computes something else, ends its process, or never ends."""
     kinds = ["", "wrong", "", "exits", "", "loops", ""]
-    runner = LocalRunner(timeout=2, number=1, repeat=1, cooldown_interval=0)
+    runner = LocalRunner(timeout=patient(2), number=1, repeat=1, cooldown_interval=0)
     with SpawnedSession("llvm", LocalBuilder(build_func=compile_candidate), runner) as session:
         jobs = [Candidate(kind, number).job("llvm") for number, kind in enumerate(kinds)]
         found = [outcome for _, outcome in session.measure(jobs)]

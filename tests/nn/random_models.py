@@ -24,7 +24,7 @@ from torch import nn
 from torch._functorch.aot_autograd import aot_export_joint_simple
 from torch.nn import functional
 
-from tilewright.functional.planning import plans, rivals
+from tests.decided import decided
 
 dynamo, fusion = import_module("tilewright.nn.dynamo"), import_module("tilewright.nn.fusion")
 CHANNELS, SIZES = 6, (7, 8)
@@ -368,14 +368,6 @@ def error(found: Any, true: Any) -> float:
     return float((found.double() - true.double()).norm() / true.double().norm().clamp_min(1e-6))
 
 
-def use_ours() -> None:
-    """Have every convolution that we cover be ours."""
-    rivals.reason_for_rival = lambda problem, on: ""  # type: ignore[assignment]
-    rivals.is_undecided = lambda problem, on: False  # type: ignore[assignment]
-    rivals.saved_by = lambda *_: (1.0, 1.0)  # type: ignore[assignment]
-    plans.forget()
-
-
 def main() -> int:
     """Run trials, and print those that fail."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -383,8 +375,12 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--door", choices=("fuse", "compile"), default="fuse")
     options = parser.parse_args()
-    use_ours()
     warnings.simplefilter("ignore")
+    with decided("ours"):
+        return _failed(options)
+
+
+def _failed(options: argparse.Namespace) -> int:
     failed = ours = 0
     for seed in range(options.seed, options.seed + options.count):
         trial = Trial(seed, options.door)

@@ -29,7 +29,7 @@ def depthwise(*kernels: int) -> Any:
 
 
 @pytest.fixture
-def made_up(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+def made_up(our_kernels: None, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Return a function that sets the comparisons of layers, by the width of their kernels, and of the model."""
 
     def use(layers: dict[int, Comparison], model: Comparison, eager: Comparison | None = None) -> None:

@@ -122,7 +122,7 @@ def test_programs_load_in_a_new_process(kinds: list[str], tmp_path: Path) -> Non
             torch.export.save(program, tmp_path / "exported.pt2")
             torch.jit.save(torch.jit.trace(model, x), tmp_path / "traced.pt")
     command = [sys.executable, "-c", LOAD, str(tmp_path), *kinds]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=900, check=False)
     assert done.returncode == 0, done.stderr
     rest = done.stderr
     for kind in kinds:

@@ -32,11 +32,7 @@ graph_choice = import_module("tilewright.nn.graph_choice")
 
 
 @pytest.fixture(autouse=True)
-def _ours(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Every layer is Tilewright's, so that the tests do not depend on the machine; nothing is timed."""
-    monkeypatch.setattr(rivals, "reason_for_rival", lambda problem, on: "")
-    monkeypatch.setattr(rivals, "saved_by", lambda *_: (1.0, 1.0))
-    monkeypatch.setattr(rivals, "is_undecided", lambda problem, on: False)
+def _ours(our_kernels: None) -> Iterator[None]:
     with nothing_remembered():
         yield
 

@@ -17,7 +17,6 @@ from tests.functional.made_up import seconds
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
-from tilewright.functional.planning import rivals  # noqa: E402  # needs PyTorch
 from tilewright.nn import acceleration  # noqa: E402  # needs PyTorch
 
 nn = torch.nn
@@ -38,13 +37,10 @@ class Block(nn.Module):  # type: ignore[misc]  # PyTorch is not followed
 
 
 @pytest.fixture(autouse=True)
-def _ours_is_faster(monkeypatch: pytest.MonkeyPatch) -> None:
+def _ours_is_faster(our_kernels: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(acceleration, "compared", lambda *_: seconds(1.0, 2.0))
     monkeypatch.setattr(acceleration, "compare", lambda *_: seconds(1.0, 2.0))
     monkeypatch.setattr(acceleration, "_keep", lambda *_: None)
-    monkeypatch.setattr(rivals, "reason_for_rival", lambda *_: "")
-    monkeypatch.setattr(rivals, "saved_by", lambda *_: (1.0, 1.0))
-    monkeypatch.setattr(rivals, "is_undecided", lambda *_: False)
 
 
 def sample() -> tuple[Any, Any]:

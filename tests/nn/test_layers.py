@@ -21,7 +21,7 @@ X = torch.randn(2, 6, 9, 10)
 
 
 @pytest.fixture(autouse=True)
-def _ours_is_faster(monkeypatch: pytest.MonkeyPatch) -> None:
+def _ours_is_faster(our_kernels: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(acceleration, "compared", lambda *_: seconds(1.0, 2.0))
     monkeypatch.setattr(acceleration, "compare", lambda *_: seconds(1.0, 2.0))
     monkeypatch.setattr(acceleration, "_keep", lambda *_: None)

@@ -2,27 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
-
-from tilewright.functional.planning import plans, rivals
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
 from tests.nn import random_models  # noqa: E402  # needs PyTorch
 
+pytestmark = pytest.mark.usefixtures("our_kernels")
 COUNT = 6
-
-
-@pytest.fixture(autouse=True)
-def _ours(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(rivals, "reason_for_rival", lambda problem, on: "")
-    monkeypatch.setattr(rivals, "saved_by", lambda *_: (1.0, 1.0))
-    monkeypatch.setattr(rivals, "is_undecided", lambda problem, on: False)
-    plans.forget()
-    yield
-    plans.forget()
 
 
 @pytest.mark.parametrize("seed", [*range(COUNT), *[pytest.param(n, marks=pytest.mark.slow) for n in range(COUNT, 60)]])

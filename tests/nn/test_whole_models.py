@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tilewright.functional.planning import plans, rivals
+from tilewright.functional.planning import plans
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 timm = pytest.importorskip("timm", reason="timm is not installed")
@@ -32,11 +32,9 @@ MODELS = """
 
 
 @pytest.fixture(autouse=True)
-def _computed_by_pytorch(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def _computed_by_pytorch(rival_kernels: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     ours = SimpleNamespace(choice=plans.Decision(plans.OURS, why="as the test says", seconds=1.0, rival_seconds=2.0))
     monkeypatch.setattr(fusion, "plan_for", lambda *given, **named: ours)
-    monkeypatch.setattr(rivals, "reason_for_rival", lambda problem, on: "as the test says")
-    monkeypatch.setattr(rivals, "is_undecided", lambda problem, on: False)
     with nothing_remembered():
         yield
 

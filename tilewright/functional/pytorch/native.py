@@ -86,7 +86,7 @@ def computed(problem: Problem, name: str, layout: str | None, dims: int, on_gpu:
     backward = ACTIVATION_GRADIENTS.get(problem.activation.removesuffix(GRADIENT)) if act is None else None
     viewed = (problem.layout == "NHWC" or problem.op == DATA_GRADIENT) and (last or dims < 4)
     core = _core(problem, one_row=rank == 1 and not viewed)
-    core = _in_precision(problem, core) if on_gpu else core
+    core = _in_precision(problem, core) if on_gpu else _in_float32(core) if _reads_unset_memory(problem) else core
     shape = problem.weights_shape if viewed or name == "depthwise_conv2d" else None
     if problem.has_weights and not viewed and not problem.residual and act is None and shape is None:
         return core
@@ -134,6 +134,21 @@ def _in_precision(problem: Problem, core: Core) -> Core:
             return core(x, w, bias)
         finally:
             _set(owner, name, before)
+
+    return run
+
+
+def _reads_unset_memory(problem: Problem) -> bool:
+    """Whether PyTorch is wrong on CPUs (oneDNN): convolutions of bfloat16 to one column, in steps."""
+    narrow = problem.places[1] == 1 and problem.stride[1] > 1
+    return problem.op == CONV and problem.dtype == "bfloat16" and narrow and problem.kernel[1] > 1
+
+
+def _in_float32(core: Core) -> Core:
+    """Compute in float32, and round once."""
+
+    def run(x: Any, w: Any, bias: Any, residual: Any = None) -> Any:
+        return core(x.float(), w.float(), None if bias is None else bias.float()).to(x.dtype)
 
     return run
 
@@ -367,7 +382,7 @@ def _uneven_average(problem: Problem, around: tuple[int, ...]) -> Callable[[Any,
         found = sums(pad(x, around))
         if problem.divisor:
             return found / problem.divisor
-        seen = pad(torch.ones_like(x[:1, :1]), counted, value=float(problem.count_border))
+        seen = pad(x.new_ones((1, *x.shape[-2:])), counted, value=float(problem.count_border))
         return found / sums(pad(seen, (0, behind, 0, below)))
 
     return compute

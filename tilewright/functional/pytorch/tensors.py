@@ -237,7 +237,7 @@ def _native(call: OperatorCall, checked: Signature, on: Device) -> Run:
     def run(x: Any, w: Any = None, bias: Any = None, residual: Any = None, out: Any = None) -> Any:
         if out is None:
             return compute(x, w, bias, residual)
-        check_places(out.shape, out.stride(), "a tensor")
+        _check_out(out, [a for a in (x, w) if a is not None])  # as calls of our kernels do
         return out.copy_(compute(x, w, bias, residual))
 
     def run_on_cpu(x: Any, w: Any = None, bias: Any = None, residual: Any = None, out: Any = None) -> Any:

@@ -54,7 +54,7 @@ def by_pytorch_alone(call: OperatorCall, checked: Signature) -> Callable[..., An
         return None
     rank = call.operator.rank
     in_memory_order = all(a.is_contiguous() or (rank == 2 and channels_last(a, rank)) for a in (x, weight))
-    if call.operator.op != CONV or not in_memory_order:
+    if call.operator.op != CONV or not in_memory_order or not _has_usual_strides(x):
         return None
     if not weight.is_contiguous() and (weight.dtype == torch.float64 or 1 in weight.shape):
         return None  # PyTorch's gradients refuse some of these orders
@@ -80,6 +80,15 @@ def by_pytorch_alone(call: OperatorCall, checked: Signature) -> Callable[..., An
             return in_order(compute(x, w, bias, residual), checked.order)
 
     return alone
+
+
+def _has_usual_strides(x: Any) -> bool:
+    """Whether dimensions of size 1 have the strides that PyTorch gives them itself.
+
+    PyTorch mistakes the memory order of other tensors, and computes wrong gradients of weights.
+    """
+    orders = (torch.contiguous_format, torch.channels_last)[: 1 + (x.dim() == 4)]
+    return x.stride() in [torch.empty(x.shape, device="meta", memory_format=order).stride() for order in orders]
 
 
 def _are_faster(ours: list[Problem], every: list[Problem], call: OperatorCall, checked: Signature, alone: Any) -> bool:
