@@ -227,6 +227,30 @@ def test_candidates_that_build_for_too_long_are_dropped(monkeypatch: pytest.Monk
     check(program, found, "llvm")
 
 
+@pytest.mark.parametrize("target", ["llvm", "cuda -arch=sm_90"])
+def test_the_schedule_without_trials_is_the_first_candidate(target: str) -> None:
+    """So a search measures it first, and again beside its best."""
+    for declare in (softmax, two_outputs, total, row_sums, lambda: matrix_product(64, 64, 64)):
+        args = declare()[0]
+        program = AutomaticProgram([t.op for t in args if not isinstance(t.op, PlaceholderOp)], Target(target))
+        first, *_ = search._templates(program, args)
+        task = first.task()
+        assert task.default is not None
+        begun = task.instantiate(task.config_space.get(task.default))[0]
+        without = tw.auto_schedule(args, target)
+        assert [s.to_json() for s in begun.steps] == [s.to_json() for s in without.steps]
+
+
+def test_programs_that_no_rule_fits_have_a_first_candidate(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("tilewright.auto.program.unfit", lambda s, target: "made up")
+    made, log = box_blur(64, 64), tmp_path / "auto.log"
+    without = tw.auto_schedule(made[0], "llvm")
+    assert "no rule fits" in without.as_python()
+    check(made, tw.auto_schedule(made[0], "llvm", trials=3, log=log), "llvm")
+    names = [json.loads(line)["input"][1].partition(".")[0] for line in log.read_text().splitlines()]
+    assert names.count("auto/separate_stages") > 1, "a trial, and again beside the best"
+
+
 def test_errors() -> None:
     args, _ = softmax()
     with pytest.raises(tw.UserError, match="trials=-1 is not a whole number"):

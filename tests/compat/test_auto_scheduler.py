@@ -161,7 +161,7 @@ def test_every_candidate_is_recorded_and_none_is_measured_again(tmp_path: Path) 
     assert best is not None
     assert result is not None
     assert best.is_confirmed
-    assert result.mean == min(each.mean for given, each in pairs if given.is_confirmed)
+    assert result.mean in [each.mean for given, each in pairs if given.is_confirmed]
     s, args = task.apply_best(log)
     assert s.recorded == best.state.transform_steps
     assert args == tensors
@@ -268,7 +268,38 @@ def test_a_rule_of_the_script_makes_sketches() -> None:
     first, second = policy.generate_sketches()
     assert (first.transform_steps, len(second[1].iters)) == ([], 3)
     task.tune(options(held, trials=2), policy)
-    assert [given.state for given, _ in held.pairs] == [first, second]
+    trials, again = held.pairs[:2], held.pairs[2:]
+    assert [given.state for given, _ in trials] == [first, second]
+    assert {first, second, policy.scheduled(0)} == {given.state for given, _ in again if given.is_confirmed}
+
+
+def test_a_slower_state_does_not_replace_the_schedule_without_measurements(tmp_path: Path) -> None:
+    """A rule's state has a lucky trial; three are measured in turns, which show that it is slower."""
+    rule, log = auto_scheduler.PreloadCustomSketchRule, tmp_path / "log.json"
+    task = task_of()
+
+    def sketches(policy: Any, state: Any, stage: int) -> list[Any]:
+        other = loop_state.State(state, policy.search_task.compute_dag)
+        other.split(stage, other[stage].iters[0], [8, 2])
+        return [[other.state_object, -1]]
+
+    policy = auto_scheduler.SketchPolicy(task, init_search_callbacks=[rule(lambda *_: rule.APPLY, sketches)])
+    (lucky,), ranked = policy.generate_sketches(), policy.scheduled(0)
+    times = {lucky: iter([1.0, *[3.0] * 20]), ranked: iter([2.0] * 20)}
+
+    class Lucky(auto_scheduler.LocalRunner):
+        def run(self, measure_inputs: Any, build_results: Any, verbose: int = 1) -> Any:
+            return [auto_scheduler.MeasureResult((next(times[given.state]),)) for given in measure_inputs]
+
+    chosen = auto_scheduler.TuningOptions(
+        2, runner=Lucky(), measure_callbacks=[auto_scheduler.RecordToFile(log)], verbose=0
+    )
+    task.tune(chosen, policy)
+    assert policy.best == ranked
+    best, result = auto_scheduler.load_best_record(log, task.workload_key)
+    assert best is not None
+    assert result is not None
+    assert (best.state, result.mean) == (ranked, 2.0)
 
 
 def test_models_score_states(tmp_path: Path) -> None:

@@ -12,16 +12,18 @@ import pytest
 
 from tests.tune import fakes
 from tilewright import autotvm, te
-from tilewright.measure.outcome import Measured, Outcome, RunFailed
+from tilewright.measure.outcome import Measured, Outcome, RunFailed, TimedOut
+from tilewright.tune.records.best import best_of
 from tilewright.tune.records.format import Pair, decode, encode
 from tilewright.tune.records.history import History
 from tilewright.tune.search.simple import GridSearch
 from tilewright.tune.session.campaign import Entrant
-from tilewright.tune.session.confirmation import LEAST_ROUNDS, MOST_ROUNDS, confirm
+from tilewright.tune.session.confirmation import confirm
 from tilewright.tune.session.layer import LayerSearch
 from tilewright.tune.session.options import SearchOptions
 from tilewright.tune.session.run import Run
-from tilewright.tune.session.trials import Trial
+from tilewright.tune.session.trials import Tally, Trial
+from tilewright.tune.session.turns import LEAST_ROUNDS, MOST_ROUNDS
 
 TASK = fakes.add_task(4096)
 DEFAULT, RIVAL = 40, 7
@@ -86,6 +88,69 @@ def test_no_noise_makes_a_search_end_slower_than_it_began(seed: int) -> None:
 
     _, heard, _ = searched(noisy)
     assert best_in_log(heard)[0].config.index == DEFAULT
+
+
+class Machine:
+    """Times of made-up configurations, the default 0 among them. Measurements take up to 2 % longer, some far more."""
+
+    SPREAD = 0.02
+
+    def __init__(self, seed: int) -> None:
+        self.chance = random.Random(seed)
+        self.disturbed = self.chance.choice([0.0, 0.1, 0.3])
+        self.true = [10e-6] + [10e-6 * self.chance.uniform(0.96, 1.25) for _ in range(23)]
+        self.day = 1.0
+        """How much longer everything takes."""
+
+    def measure(self, index: int) -> float:
+        longer = 2 * self.chance.random() if self.chance.random() < self.disturbed else 0.0
+        return self.day * self.true[index] * (1 + self.SPREAD * self.chance.random() + longer)
+
+
+def confirmed_runs(machine: Machine, tasks: Sequence[Any], known: Sequence[Pair]) -> tuple[list[Run], list[Pair]]:
+    """Rival strategies that have measured some of 24 configurations each, and confirmed the best."""
+    heard: list[Pair] = []
+    total = Tally(100)
+
+    def hear(trial: Trial) -> None:
+        heard.append((trial.input, trial.result))
+
+    options, measurer = SearchOptions(100), fakes.FakeMeasurer(machine.measure)
+    runs = [Run(task, GridSearch(task.config_space), measurer, options, [hear], total, [0]) for task in tasks]
+    for run in runs:
+        run.resume(known)
+        for index in [0, *machine.chance.sample(range(1, 24), 12)]:
+            if index not in run.good:
+                found: Outcome = Measured(costs=(machine.measure(index),), timestamp=measurer.clock)
+                if index == 0 and machine.chance.random() < 0.1:
+                    found = TimedOut(reason="it is slow", phase="run")
+                run.hear(index, found)
+    confirm(runs, 3)
+    return runs, heard
+
+
+def test_two_hundred_noisy_searches_end_no_slower_than_they_began() -> None:
+    """Of one to three strategies. The default may time out, and searches may resume on a slower or faster day."""
+    rivals = [autotvm.task.create("tests/add", (4096, limit), "opencl") for limit in (1024, 512, 256)]
+    gained = 0
+    for seed in range(200):
+        machine = Machine(seed)
+        tasks = rivals[: 1 + seed % 3]
+        runs, heard = confirmed_runs(machine, tasks, [])
+        first = 0
+        for day in (0.8, 1.25)[: seed % 4]:
+            first = best_of(heard)[0].config.index
+            machine.day = day
+            runs, more = confirmed_runs(machine, tasks, heard)
+            heard += more
+        best = best_of(heard)
+        assert best is not None
+        index = best[0].config.index
+        winner = max((run.tally.best for run in runs if run.tally.best is not None), key=lambda trial: trial.rank)
+        assert winner.input.config.index == index, seed
+        assert machine.true[index] <= min(machine.true[0], machine.true[first]) * (1 + machine.SPREAD), seed
+        gained += machine.true[index] < 0.98 * machine.true[0]
+    assert gained > 120
 
 
 def test_a_better_configuration_replaces_the_default() -> None:

@@ -23,10 +23,10 @@ from tilewright.tune.records.log import load_from_file
 from tilewright.tune.search.simple import RandomSearch
 from tilewright.tune.session.allotment import SLICE, TaskShare, choose
 from tilewright.tune.session.campaign import Campaign, Entrant
-from tilewright.tune.session.confirmation import LEAST_ROUNDS
 from tilewright.tune.session.layer import LayerSearch
 from tilewright.tune.session.options import SearchOptions
 from tilewright.tune.session.trials import Trial
+from tilewright.tune.session.turns import LEAST_ROUNDS
 
 NAMES = ("tutorial", "gemm", "mma")
 for _name in NAMES:

@@ -25,11 +25,11 @@ from tilewright.tune.records.history import History
 from tilewright.tune.search.annealing import AnnealingSearch
 from tilewright.tune.search.simple import GridSearch, RandomSearch
 from tilewright.tune.session.campaign import Entrant
-from tilewright.tune.session.confirmation import LEAST_ROUNDS
 from tilewright.tune.session.layer import LayerSearch
 from tilewright.tune.session.options import SearchOptions
 from tilewright.tune.session.show import peak_flops, readable, scale_of
 from tilewright.tune.session.trials import kind_of
+from tilewright.tune.session.turns import LEAST_ROUNDS
 
 TASK = fakes.add_task(4096)
 SPACE = TASK.config_space

@@ -28,7 +28,7 @@ from .dataflow import Dataflow, weight
 from .inline import inline_cheap
 from .kernels import FusedKernel, RowLimits, kernels
 from .rules import ways_of
-from .ways import Way, expected_of, joined, part_of
+from .ways import Way, expected_of, fixed, joined, part_of
 
 _MOST_ROW_ITERATIONS = 1 << 16
 """Iterations that one block may compute alone."""
@@ -86,21 +86,30 @@ class AutomaticProgram:
 
     def by_rules(self) -> ScheduleHandle:
         """Return the schedule that rules make, or a simple one if a rule does not fit the program."""
+        return self._fitting()[1]
+
+    @cached_property
+    def ways_by_rules(self) -> list[Way]:
+        """The ways of the schedule that rules make: one for each kernel, or a simple one of the program."""
+        return self._fitting()[0]
+
+    def _fitting(self) -> tuple[list[Way], ScheduleHandle]:
         for place in (0, -1):
+            chosen = [ways[place] for ways in self.ways]
             try:
-                s = self.schedule([ways[place] for ways in self.ways])
+                s = self.schedule(chosen)
                 reason = unfit(s, self.target)
             except UserError as error:
                 reason = error.message
             if not reason:
-                return s
+                return chosen, s
             logger.debug("the rules do not fit %s: %s", [op.name for op in self.outputs], reason)
-        return self.simple()
+        why = "no rule fits: each stage runs by itself, each of its elements on one thread"
+        simple = [fixed("separate stages", why, self._separate)]
+        return simple, self.schedule(simple)
 
-    def simple(self) -> ScheduleHandle:
-        """Return a schedule in which each stage runs by itself, each of its elements on one thread."""
-        s = self.begun()
-        s.reason = "no rule fits: each stage runs by itself, each of its elements on one thread"
+    def _separate(self, s: ScheduleHandle) -> None:
+        """Compute each stage by itself, each of its elements on one thread."""
         for op in self.flow.stored:
             if not isinstance(op, ComputeOp) or op.call is not None:
                 continue
@@ -111,10 +120,9 @@ class AutomaticProgram:
             block, thread = s[op].split(whole, factor=min(128, self.target.max_threads_per_block))
             s[op].bind(block, thread_axis("blockIdx.x"))
             s[op].bind(thread, thread_axis("threadIdx.x"))
-        return s
 
     def alternatives(self) -> list[list[Way]]:
-        """Return lists of one way for each kernel: the rules' choice, then each other way of one kernel."""
+        """Return lists of one way for each kernel: the first of each, then each other way of one kernel."""
         first = [ways[0] for ways in self.ways]
         others = [[*first[:at], way, *first[at + 1 :]] for at, ways in enumerate(self.ways) for way in ways[1:]]
         return [first, *others]

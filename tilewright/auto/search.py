@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
@@ -47,7 +48,7 @@ def searched(
     found = fastest(*search_of(program, args, trials, budget, log, runner, shipped()))
     if found is None:
         logger.warning("no candidate could be measured: the schedule is ranked, not tuned")
-        return program.by_rules()
+        return unmeasured(program, args, log)
     return found
 
 
@@ -93,9 +94,11 @@ def shipped() -> list[Pair]:
 
 
 def _templates(program: AutomaticProgram, args: Sequence[Tensor]) -> list[AutomaticTemplate]:
-    """The ways of a program that have knobs, the rules' choice first."""
-    tuned = [ways for ways in program.alternatives() if any(way.space.knobs for way in ways)][:_MOST_WAYS]
-    return [AutomaticTemplate(program, ways, args) for ways in tuned or program.alternatives()[:1]]
+    """The rules' choice, even if it has no knobs, and the other ways of a program that have some."""
+    first = program.ways_by_rules
+    tuned = [ways for ways in program.alternatives() if any(way.space.knobs for way in ways)]
+    others = [ways for ways in tuned if not all(map(operator.is_, ways, first))]
+    return [AutomaticTemplate(program, ways, args) for ways in [first, *others][:_MOST_WAYS]]
 
 
 def search_of(

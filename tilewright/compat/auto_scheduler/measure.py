@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -14,9 +15,13 @@ from ...core.errors import UserError
 from ...driver import build
 from ...measure import option
 from ...measure.outcome import MeasureErrorNo as MeasureErrorNo
+from ...measure.outcome import MeasureResult as TunedResult
 from ...tensor.tensor import PlaceholderOp, Tensor
 from ...topi.utils import get_const_tuple
-from ...tune.records.format import decode
+from ...tune.records.format import MeasureInput as TunedInput
+from ...tune.records.format import Notes, Pair, decode
+from ...tune.space.config import Config
+from ...tune.task import Task
 from .compute_dag import Workload
 from .loop_state import State
 
@@ -26,7 +31,10 @@ _FLUSH = 64 << 20
 
 @dataclass(frozen=True)
 class MeasureInput:
-    """A schedule of a task; `record` is the line of `tw.auto_schedule`'s log for it, from which a search resumes."""
+    """A schedule of a task.
+
+    `record` is the line of `tw.auto_schedule`'s log for it, from which a search resumes, or the notes of such a line.
+    """
 
     task: Workload
     state: State
@@ -35,7 +43,17 @@ class MeasureInput:
     @property
     def is_confirmed(self) -> bool:
         """Whether a search measured the schedule again at its end."""
-        return bool(self.record) and decode(self.record)[0].notes.confirmed
+        return bool(self.record and json.loads(self.record).get("confirmed"))
+
+    def as_tuned(self, result: MeasureResult) -> Pair:
+        """Return the measurement as a record of tuning; raises UserError or ValueError if the record is damaged."""
+        known = json.loads(self.record) if self.record else {}
+        if "input" in known:
+            return decode(self.record)
+        steps = json.dumps(self.state.transform_steps)
+        task = Task.of_frozen("state", (self.task.workload_key, steps), self.task.target)
+        tuned = TunedInput(self.task.target, task, Config({}, 0)).noted(Notes(**known))
+        return tuned, TunedResult(tuple(result.costs), int(result.error_no), result.all_cost, result.timestamp)
 
     def serialize(self) -> Any:
         """Return the input as data: the workload, the steps and the record."""

@@ -13,6 +13,7 @@ from ...core.errors import UserError, warn_caller
 from ...core.paths import file_path
 from ...core.target import Target
 from ...core.text import quantity
+from ...tune.records.best import best_of
 from .compute_dag import Workload
 from .loop_state import State
 from .measure import MeasureInput, MeasureResult, PythonBasedMeasureCallback
@@ -82,11 +83,12 @@ def _pair(line: str) -> Pair | None:
         costs, error, cost, stamp = data["r"]
         workload = _workload(*task)
         given = MeasureInput(workload, State(steps, workload), *record)
-        whole = isinstance(workload.workload_key, str) and isinstance(given.is_confirmed, bool)
+        whole = isinstance(workload.workload_key, str)
         times = isinstance(costs, list) and all(0.0 < float(each) < inf for each in costs)
         times = times and float(cost) >= 0.0 and float(stamp) >= 0.0
         result = MeasureResult(costs, int(error), "", cost, stamp)
         lists = isinstance(steps, list) and all(isinstance(step, list) for step in steps)
+        given.as_tuned(result)
         known = data["v"] == VERSION or (data["v"].startswith("v0.") and all(step[0] in STEPS for step in steps))
         return (given, result) if whole and times and lists and known else None
     except (ValueError, KeyError, TypeError, RecursionError, UserError):
@@ -145,10 +147,14 @@ def load_best_record(
         for pair in load_records(filename)
         if workload_key in (None, pair[0].task.workload_key) and kind in (None, pair[0].task.target.kind)
     ]
-    confirmed = {_schedule(given) for given, _ in pairs if given.is_confirmed}
-    fitting = [(i, r) for i, r in pairs if not r.error_no and (i.is_confirmed or _schedule(i) not in confirmed)]
-    return min(fitting, key=lambda pair: pair[1].mean, default=(None, None))
+    return best_pair(pairs) or (None, None)
 
 
-def _schedule(given: MeasureInput) -> tuple[str, str, str]:
-    return given.task.workload_key, given.task.target.kind, str(given.state.transform_steps)
+def best_pair(pairs: Iterable[Pair]) -> Pair | None:
+    """Return the best of the measurements of a computation, as a search chooses it; None if all failed.
+
+    Lines of one state with several results have the last one.
+    """
+    tuned = [(given.as_tuned(result), (given, result)) for given, result in pairs]
+    best = best_of([record for record, _ in tuned])
+    return next((pair for record, pair in tuned if record is best), None)

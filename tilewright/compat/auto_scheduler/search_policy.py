@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import cached_property
 from typing import Any
@@ -12,13 +13,17 @@ from ...auto.program import AutomaticProgram, AutomaticTemplate, unfit
 from ...auto.schedule import arguments
 from ...auto.search import search_of
 from ...core.errors import UserError
-from ...tune.records.format import decode, encode
+from ...measure.outcome import Measured, Outcome, RunFailed
+from ...tune.records.format import Notes, decode, encode
 from ...tune.session.trials import Trial
+from ...tune.session.turns import measure_in_turns
 from .cost_model import CostModel, RandomModel
 from .loop_state import State
-from .measure import LocalBuilder, LocalRunner, MeasureInput, MeasureResult
-from .measure_record import load_records
+from .measure import BuildResult, LocalBuilder, LocalRunner, MeasureInput, MeasureResult
+from .measure_record import best_pair, load_records
 
+_CONFIRMED = 3
+"""The fastest states that are measured again at the end."""
 _SAMPLES = 50
 """Random configurations of each way in an initial population."""
 
@@ -67,6 +72,7 @@ class SearchPolicy:
     def __init__(self, task: Any, init_search_callbacks: Sequence[SearchCallback] | None = None) -> None:
         self.task = self.search_task = task
         self.measured: dict[State, MeasureResult] = {}
+        self._inputs: dict[State, MeasureInput] = {}
         self.rules: list[PreloadCustomSketchRule] = []
         self.records: list[str] = []
         """The lines of `tw.auto_schedule`'s log for measurements, from which the next search resumes."""
@@ -110,7 +116,7 @@ class SearchPolicy:
         return State(s.recorded, self.task.compute_dag)
 
     def candidates(self) -> list[State]:
-        """The schedules to measure."""
+        """The schedules to measure; the last one is the schedule without measurements."""
         return [*self._sketches_of_rules(), self.scheduled(0)]
 
     def search(
@@ -121,17 +127,64 @@ class SearchPolicy:
         verbose: int = 1,
         early_stopping: int | None = None,
     ) -> State:
-        """Measure schedules that have not been measured, call the callbacks, and return the fastest schedule."""
-        for state in [each for each in self.candidates() if each not in self.measured][:num_measure_trials]:
+        """Measure schedules that have not been measured, call the callbacks, and return the fastest schedule.
+
+        The fastest ones are measured again at the end, in turns with the schedule that the search began with.
+        """
+        candidates = self.candidates()
+        first = self.best if self.measured else candidates[-1]
+        fresh = [each for each in candidates if each not in self.measured][:num_measure_trials]
+        builds: dict[State, list[BuildResult]] = {}
+
+        def measure(state: State) -> MeasureResult:
             given = MeasureInput(self.task, state)
-            (result,) = runner.run([given], LocalBuilder().build([given]))
-            self.hear(given, result, callbacks, verbose)
-        return min(self.measured, key=lambda state: self.measured[state].mean)
+            if state not in builds:
+                builds[state] = LocalBuilder().build([given])
+            (result,) = runner.run([given], builds[state])
+            return result
+
+        for state in fresh:
+            self.hear(MeasureInput(self.task, state), measure(state), callbacks, verbose)
+        if fresh:
+            self._confirm(first, measure, callbacks, verbose)
+        return self.best
+
+    def _confirm(
+        self, first: State, measure: Callable[[State], MeasureResult], callbacks: Sequence[Any], verbose: int
+    ) -> None:
+        """Measure the fastest states again, in turns with the `first` one, which stays unless one is faster."""
+        running = sorted((s for s, r in self.measured.items() if not r.error_no), key=lambda s: self.measured[s].mean)
+        rivals = list(dict.fromkeys([*running[:_CONFIRMED], first]))
+        results: dict[State, MeasureResult] = {}
+
+        def measured(turn: Sequence[State]) -> Iterator[tuple[State, Outcome]]:
+            for state in turn:
+                found = measure(state)
+                results.setdefault(state, found)
+                if found.error_no:
+                    results[state] = found
+                    yield state, RunFailed(reason=found.error_msg)
+                else:
+                    results[state] = min(results[state], found, key=lambda each: each.mean)
+                    yield state, Measured(costs=tuple(map(float, found.costs)))
+
+        if len(rivals) < 2:
+            return
+        turns = measure_in_turns(rivals, measured, {})
+        for state in rivals:
+            notes = Notes(confirmed=True, margin=turns.margin(first) if state == first else 0.0)
+            self.hear(MeasureInput(self.task, state, json.dumps(notes.written())), results[state], callbacks, verbose)
+
+    @property
+    def best(self) -> State:
+        """The best measured state."""
+        found = best_pair([(self._inputs[state], result) for state, result in self.measured.items()])
+        return next(iter(self.measured)) if found is None else found[0].state
 
     def keep(self, given: MeasureInput, result: MeasureResult) -> None:
         """Keep a measurement, which is not repeated."""
-        self.measured[given.state] = result
-        if given.record:
+        self.measured[given.state], self._inputs[given.state] = result, given
+        if '"input"' in given.record:
             self.records.append(given.record)
 
     def hear(self, given: MeasureInput, result: MeasureResult, callbacks: Sequence[Any], verbose: int) -> None:
@@ -230,4 +283,4 @@ class SketchPolicy(SearchPolicy):
         known = [decode(record) for record in self.records]
         trials = num_measure_trials + sum(not given.notes.confirmed for given, _ in known)
         search_of(program, args, trials, None, None, runner.options(args, inputs), known, [heard], early_stopping)
-        return min(self.measured, key=lambda state: self.measured[state].mean)
+        return self.best

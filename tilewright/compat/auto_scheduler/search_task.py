@@ -177,5 +177,4 @@ def auto_schedule(
     if not options.num_measure_trials:
         return _auto_schedule(task.compute_dag.tensors, task.target), task.compute_dag.tensors
     task.tune(options, policy)
-    best = min(policy.measured, key=lambda state: policy.measured[state].mean)
-    return task.compute_dag.apply_steps_from_state(best)
+    return task.compute_dag.apply_steps_from_state(policy.best)

@@ -96,7 +96,7 @@ class TaskScheduler:
             left -= share
             if len(policy.measured) == known:
                 waiting.remove(i)
-            self.best_costs[i] = min([self.best_costs[i], *(result.mean for result in policy.measured.values())])
+            self.best_costs[i] = min(self.best_costs[i], policy.measured[policy.best].mean)
             for callback in self.callbacks:
                 callback.post_tune(self, i)
 

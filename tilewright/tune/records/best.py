@@ -5,6 +5,9 @@ During a search, `session/trials.py::Tally` keeps a provisional best by `Trial.r
 At its end, a search measures its best few configurations again, beside each other. The least time of a single
 measurement is partly luck, so such a confirmation replaces earlier times of its configuration and outranks all single
 measurements that the same device made before it. Measurements of a later, interrupted search compete with it again.
+
+The configuration that a search began with has a margin, the spread of its confirmation. A rival that is faster by less
+does not replace it.
 """
 
 from __future__ import annotations
@@ -12,36 +15,42 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...measure.outcome import MeasureErrorNo
+from ..space.config import Config
 from ..task import Workload
 from .format import MeasureInput, Pair, mean_cost
 
 
 def best_of(pairs: Sequence[Pair]) -> Pair | None:
-    """Return the best of the records of one workload on one target; None if nothing was measured.
+    """Return the best of the records of one workload, or of rival strategies, on one target; None if there is none.
 
     A wrong answer excludes the unchecked records of its configuration; other failures have no effect. Checked records
     come before unchecked ones, and of equal records the earlier is better.
     """
-    wrong = {inp.config for inp, result in pairs if result.error_no == MeasureErrorNo.WRONG_ANSWER}
+    wrong = {_program(inp) for inp, result in pairs if result.error_no == MeasureErrorNo.WRONG_ANSWER}
     good = [
         pair
         for pair in pairs
-        if pair[1].error_no == MeasureErrorNo.NO_ERROR and (pair[0].notes.checked or pair[0].config not in wrong)
+        if pair[1].error_no == MeasureErrorNo.NO_ERROR and (pair[0].notes.checked or _program(pair[0]) not in wrong)
     ]
-    again = {(pair[0].config, pair[0].notes.device): pair for pair in good if pair[0].notes.confirmed}
+    again = {(_program(pair[0]), pair[0].notes.device): pair for pair in good if pair[0].notes.confirmed}
     since: dict[str, float] = {}
     for inp, result in again.values():
         for device in {inp.notes.device, ""}:
             since[device] = max(since.get(device, 0.0), result.timestamp)
     if again:
-        good = [again.get((pair[0].config, pair[0].notes.device), pair) for pair in good]
+        good = [again.get((_program(pair[0]), pair[0].notes.device), pair) for pair in good]
 
     def rank(pair: Pair) -> tuple[bool, bool, float]:
         notes = pair[0].notes
         outranked = not notes.confirmed and pair[1].timestamp <= since.get(notes.device, -1.0)
-        return not notes.checked, outranked, mean_cost(pair[1])
+        return not notes.checked, outranked, mean_cost(pair[1]) * (1 - notes.margin)
 
     return min(good, key=rank, default=None)
+
+
+def _program(inp: MeasureInput) -> tuple[Workload, Config]:
+    """The identity of a configuration: rival strategies may have equal choices."""
+    return inp.task.workload, inp.config
 
 
 def by_target(inp: MeasureInput) -> tuple[str, Workload]:

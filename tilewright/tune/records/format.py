@@ -37,9 +37,10 @@ class Notes:
     `device` is the name of the device that measured, `compiler` its compiler. A failure has its `reason` and the
     schedule `step` at fault; a `refused` one was never compiled, and was not a trial. A `confirmed` measurement was
     made again at the end, and replaces earlier ones of the same configuration. `default` marks the default
-    configuration, which a call without measurements uses. `flop` is the number of operations of one run, `predicted`
-    the seconds that a model expected. `checked` is False if nobody compared the output with a reference; logs of the
-    legacy system omit it.
+    configuration, which a call without measurements uses. If a search confirmed the configuration that it began with,
+    `margin` is the share by which a rival must be faster to replace it. `flop` is the number of operations of one run,
+    `predicted` the seconds that a model expected. `checked` is False if nobody compared the output with a reference;
+    logs of the legacy system omit it.
     """
 
     device: str = ""
@@ -52,6 +53,7 @@ class Notes:
     checked: bool = True
     predicted: float = 0.0
     default: bool = False
+    margin: float = 0.0
 
     def written(self) -> dict[str, Any]:
         """The notes that say something."""

@@ -66,11 +66,19 @@ class Results:
             self.device = self.measurer.attributes
         return self.device
 
-    def take(self, index: int, outcome: Outcome, predicted: float, is_default: bool, repeated: bool = False) -> Trial:
+    def take(
+        self,
+        index: int,
+        outcome: Outcome,
+        predicted: float,
+        is_default: bool,
+        repeated: bool = False,
+        margin: float = 0.0,
+    ) -> Trial:
         """Make a trial of the outcome of a configuration: count it, and tell the listeners.
 
         `predicted` are the seconds that the search expected, 0 if it expected none. A rejected configuration is a trial
-        only with `count_invalid`, and a repeated measurement is none.
+        only with `count_invalid`, and a repeated measurement is none. A rival must be faster by the `margin`.
         """
         refused = isinstance(outcome, Refused)
         counts = not repeated and (self.options.count_invalid or not refused)
@@ -78,7 +86,7 @@ class Results:
         checked = not isinstance(outcome, Measured) or outcome.checked
         notes = Notes(
             self.attributes.name, COMPILER, reason, step, refused, repeated, self.task.flop, checked, predicted,
-            is_default,
+            is_default, margin,
         )  # fmt: skip
         result = to_result(outcome)
         flops = flops_of(self.task.flop, result)

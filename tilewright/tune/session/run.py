@@ -32,6 +32,9 @@ _MOST_TRANSFERRED = 4
 _MOST_REFUSED = 2000
 """The search ends after this many rejected candidates in a row, before they are built or by the compiler."""
 
+_PASSING = (MeasureErrorNo.BUILD_TIMEOUT, MeasureErrorNo.RUN_TIMEOUT, MeasureErrorNo.UNKNOWN_ERROR)
+"""Errors that a disturbance of the machine can cause."""
+
 
 class Run:
     """The search of one task by one `Search`. The listeners of its `results` get every result as it comes.
@@ -57,6 +60,8 @@ class Run:
         self.results = Results(task, measurer, options, listeners, total)
         self.tally, self.total, self.good = self.results.tally, self.results.total, self.results.good
         self.first = first
+        self.known: Trial | None = None
+        """The best record of the log from which the run resumes."""
         self._outstanding: list[int] = []
         """Configurations to measure before the search is asked."""
         self._inspected: dict[int, Inspection] = {}
@@ -66,6 +71,8 @@ class Run:
         self._contenders: list[int] = []
         """The configurations that may be measured again at the end, the best one first."""
         self._has_begun = False
+        self._unfit: set[int] = set()
+        """Configurations that fail each time."""
         self.under_way = 0
         """The number of jobs that were handed out and have no outcome yet."""
         self._unlearned: list[Seen] = []
@@ -174,20 +181,22 @@ class Run:
         self._inspected.pop(index, None)
         self._programs.pop(index, None)
 
-    def _take(self, index: int, outcome: Outcome, repeated: bool = False) -> Trial:
+    def _take(self, index: int, outcome: Outcome, repeated: bool = False, margin: float = 0.0) -> Trial:
+        if not outcome.ok and outcome.error_no not in _PASSING:
+            self._unfit.add(index)
         predicted, is_default = self.search.predicted(index), index == self.default
-        return self.results.take(index, outcome, predicted, is_default, repeated)
+        return self.results.take(index, outcome, predicted, is_default, repeated, margin)
 
     def learn(self) -> None:
         """Let the search learn from the outcomes since the last call."""
         self.search.learn(self._unlearned)
         self._unlearned = []
 
-    def take_confirmed(self, index: int, outcome: Outcome) -> None:
+    def take_confirmed(self, index: int, outcome: Outcome, margin: float = 0.0) -> None:
         """Record the result of measuring a configuration again at the end."""
-        self._take(index, outcome, repeated=True)
+        self._take(index, outcome, repeated=True, margin=margin)
         if isinstance(outcome, WrongAnswer):  # nobody had checked it before
-            del self.good[index]
+            self.good.pop(index, None)
 
     @property
     def _room(self) -> int:
@@ -200,6 +209,11 @@ class Run:
     def default(self) -> int | None:
         """The index of the configuration that a call without measurements uses; None if there is none."""
         return self.task.default if self.first is None else next(iter(self.first), None)
+
+    @property
+    def confirmable_default(self) -> int | None:
+        """The default configuration, even if no measurement of it succeeded; None if it fails each time."""
+        return None if self.default in self._unfit else self.default
 
     def resume(self, known: Iterable[Pair]) -> None:
         """Take over the records of this task in a log: they count as trials and are not measured again.
@@ -226,11 +240,14 @@ class Run:
             seen[index] = one
             if one.score > best and not inp.notes.confirmed:
                 best, self.tally.best_at = one.score, self.tally.done  # early stopping continues from its state
+            if not one.score and result.error_no not in _PASSING:
+                self._unfit.add(index)
             self.results.take_known(index, inp.notes, result, index == self.default)
         self.search.skip(list(seen))
         self.search.advise(advice)
         self.search.learn([seen[i] for i in sorted(seen)])
         self.results.choose_best()
+        self.known = self.tally.best
         if self.total is not self.tally:
             self.total.add_resumed(self.tally)
         self._ask_again(unrecorded(self.measurer, self.task, self.search))

@@ -44,7 +44,7 @@ class Trial:
     @property
     def rank(self) -> tuple[bool, float]:
         """The sort key of a trial, largest for the best; unchecked results come after all checked ones."""
-        return self.input.notes.checked, self.flops
+        return self.input.notes.checked, self.flops / (1 - self.input.notes.margin)
 
 
 @dataclass
