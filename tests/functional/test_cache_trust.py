@@ -155,27 +155,24 @@ def member(
 
 
 def test_only_regular_files_named_as_entries_are_taken_in(tmp_path: Path) -> None:
-    whole = ENTRY.packed()
-    deep = StoredKernel({}, b"").packed()
+    whole = {key: ENTRY.packed(key) for key in ("a1", "../a2", "/tmp/a3", "a4", "a9", "é1", "b" * 200)}
+    deep = StoredKernel({}, b"").packed("c1")
     with tarfile.open(tmp_path / "bad.tgz", "w:gz") as written:
         for info, data in (
-            member("a1.kernel", whole),
-            member("../a2.kernel", whole),
-            member("/tmp/a3.kernel", whole),
-            member("a4", whole),
+            *(member(f"{key}.kernel", whole[key]) for key in ("a1", "../a2", "/tmp/a3", "é1", "b" * 200)),
+            member("a4", whole["a4"]),
             member("a5.kernel", kind=tarfile.SYMTYPE, linkname="/etc/passwd"),
             member("a6.kernel", kind=tarfile.LNKTYPE, linkname="a1.kernel"),
             member("a7.kernel", kind=tarfile.CHRTYPE, devmajor=1, devminor=5),
             member("a8.kernel", kind=tarfile.FIFOTYPE),
-            member("a9.kernel", whole[:-1]),
-            member("é1.kernel", whole),
-            member("b" * 200 + ".kernel", whole),
+            member("a9.kernel", whole["a9"][:-1]),
             member("c1.kernel", deep.replace(b"{}", b"[]")),
+            member("d1.kernel", whole["a1"]),
             member("sub", kind=tarfile.DIRTYPE),
         ):
             written.addfile(info, BytesIO(data))
     held = KernelStore(tmp_path / "store")
-    assert archive.load(held, tmp_path / "bad.tgz") == (1, 12)
+    assert archive.load(held, tmp_path / "bad.tgz") == (1, 13)
     assert os.listdir(tmp_path / "store") == ["a1.kernel"]
     assert sorted(os.listdir(tmp_path)) == ["bad.tgz", "store"]
 

@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tarfile
 import warnings
 from collections.abc import Callable
+from itertools import permutations
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 import tilewright
+from tilewright.core.causal import FORWARD, Causal
 from tilewright.core.errors import UserError
-from tilewright.functional.programs import archive, fingerprint
+from tilewright.functional.planning import plans
+from tilewright.functional.programs import archive, fingerprint, host_objects, sized_programs
 from tilewright.functional.programs import store as module
 from tilewright.functional.programs.store import KernelStore, StoredKernel, default_folder, default_limit
 from tilewright.runtime.device import cpu
@@ -42,8 +48,59 @@ def test_a_damaged_file_counts_as_absent(tmp_path: Path) -> None:
     assert held.get("a1") == ENTRY
 
 
+def test_a_file_under_the_name_of_another_one_counts_as_absent(tmp_path: Path) -> None:
+    held = KernelStore(tmp_path)
+    entries = {key: StoredKernel({"what": key}, key.encode() * 9) for key in ("a1", "a2", "b1")}
+    for source, target in permutations(entries, 2):
+        assert all(held.put(key, entry) for key, entry in entries.items())
+        shutil.copy(tmp_path / f"{source}.kernel", tmp_path / f"{target}.kernel")
+        assert [held.get(source), held.get(target)] == [entries[source], None]
+        assert sorted(key for key, *_ in held.read_all()) == sorted(entries.keys() - {target})
+        assert archive.export(held, tmp_path / "all.tgz") == 2
+
+
+def test_calls_compile_anew_if_entries_are_exchanged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, little_optimisation: None
+) -> None:
+    """Entries of every kind. Most files hold a kernel that would run under another name, and return wrong values."""
+    monkeypatch.setenv("TILEWRIGHT_CACHE", str(tmp_path))
+    monkeypatch.setattr(plans, "_plans", {})
+    monkeypatch.setattr(sized_programs, "_programs", {})
+    x = np.random.default_rng(0).standard_normal((1, 2, 6, 6)).astype(np.float32)
+    sized = Causal(FORWARD, 4, 2, "float32", "float32", False, False, False, False, "", 1)
+    texts = [f"define i32 @f() {{ ret i32 {number} }}" for number in range(2)]
+
+    def results() -> list[Any]:
+        program = sized_programs.sized_program(sized, cpu(), "topi.causal.schedules", "causal").binary
+        return [tilewright.max_pool2d(x, 3), tilewright.avg_pool2d(x, 3), program, *map(host_objects.compiled, texts)]
+
+    def forget() -> None:
+        plans.forget()
+        sized_programs._programs.clear()
+
+    def kept() -> list[bool]:
+        found = [*(plans._from_disk(*call, 0) for call in calls), sized_programs._from_disk(sized, cpu())]
+        return [one is not None for one in (*found, *map(host_objects.host_store().get, host_keys))]
+
+    assert len(set(map(host_objects.compiled, texts))) == 2
+    host_keys = [key for key, *_ in host_objects.host_store().read_all()]
+    first = results()
+    calls = list(plans._plans)
+    files = sorted(tmp_path.rglob("*.kernel"))
+    whole = [path.read_bytes() for path in files]
+    assert kept() == [True] * 5
+    for shift in range(1, len(files)):
+        for path, data in zip(files, whole[shift:] + whole[:shift], strict=True):
+            path.write_bytes(data)
+        assert kept() == [False] * 5
+    forget()
+    for found, wanted in zip(results(), first, strict=True):
+        np.testing.assert_array_equal(found, wanted)
+    assert kept() == [True] * 5
+
+
 def test_the_oldest_go_where_there_are_too_many(tmp_path: Path) -> None:
-    size = len(ENTRY.packed())
+    size = len(ENTRY.packed("a0"))
     held = KernelStore(tmp_path, limit=3 * size)
     for number in range(5):
         held.put(f"a{number}", ENTRY)
@@ -108,7 +165,7 @@ def test_entries_travel(tmp_path: Path) -> None:
 def test_an_archive_cannot_write_elsewhere(tmp_path: Path) -> None:
     held = KernelStore(tmp_path / "a")
     with tarfile.open(tmp_path / "bad.tgz", "w:gz") as written:
-        (tmp_path / "x").write_bytes(ENTRY.packed())
+        (tmp_path / "x").write_bytes(ENTRY.packed("evil"))
         written.add(tmp_path / "x", "../../evil.kernel")
         written.add(tmp_path / "x", "sub/evil.kernel")
     assert archive.load(held, tmp_path / "bad.tgz") == (0, 2)

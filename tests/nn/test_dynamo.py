@@ -19,6 +19,7 @@ import pytest
 import tilewright as tw
 from tilewright.functional.arguments.problem import Problem
 from tilewright.functional.planning import plans, rivals
+from tilewright.functional.programs.store import StoredKernel
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 from tests.functional.made_up import seconds  # noqa: E402  # needs PyTorch
@@ -822,3 +823,21 @@ def test_the_faster_graph_runs_on_a_cpu(ours: float, told: str, monkeypatch: pyt
     assert len(timed) == 1
     rewritten = [any(node.target is fusion.OURS_IN_GRAPH for node in gm.graph.nodes) for gm in compiled]
     assert rewritten == [True, False, ours == 1.0]
+
+
+def test_a_decision_is_read_from_the_entry_of_its_own_graph(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
+    monkeypatch.setenv("TILEWRIGHT_CACHE", str(tmp_path))
+    monkeypatch.setattr(graph_choice, "_LONGEST", 1e9)
+    monkeypatch.setattr(graph_choice, "compare", lambda *_, **__: seconds(1.0, 2.0))
+
+    def decided(text: str) -> str:
+        made = SimpleNamespace(graph_module=SimpleNamespace(graph=text), note="")
+        graph_choice.faster_graph(made, lambda: torch.neg, lambda: torch.neg, [torch.ones(1)])
+        return made.note
+
+    note, (file,) = decided("a graph"), tmp_path.iterdir()
+    assert "ours runs" in note
+    whole = file.read_bytes()
+    file.write_bytes(StoredKernel({}, b"").packed("another"))
+    assert decided("a graph") == note
+    assert file.read_bytes() == whole

@@ -34,7 +34,7 @@ def export(held: KernelStore, target: Path) -> int:
         _refuse_pipes(target)
         with tarfile.open(target, "w:gz") as archive:
             for key, entry, stat in held.read_all():
-                data = entry.packed()
+                data = entry.packed(key)
                 member = tarfile.TarInfo(f"{key}{SUFFIX}")
                 member.size, member.mtime = len(data), int(stat.st_mtime)
                 archive.addfile(member, BytesIO(data))
@@ -81,7 +81,7 @@ def load(held: KernelStore, source: Path) -> tuple[int, int]:
                 named = key.isascii() and key.isalnum() and member.name == f"{key}{SUFFIX}" and len(key) <= _LONGEST
                 file = archive.extractfile(member) if member.isreg() and not member.issparse() and named else None
                 fits = file is not None and member.size <= min(_LARGEST, held.limit)
-                entry = StoredKernel.unpacked(file.read()) if file is not None and fits else None
+                entry = StoredKernel.unpacked(key, file.read()) if file is not None and fits else None
                 if entry is not None and held.put(key, entry):
                     taken += 1
                 else:

@@ -1,8 +1,9 @@
 """Kernels and decisions on disk, so that the next process starts with them.
 
 One file per call: a check sum, a description in JSON, and the machine code. A file is written under another name and
-then renamed, so readers see a whole one or none, however many processes write. A damaged file counts as absent. If the
-disk is full or read-only, calls continue without the store, and one warning says so.
+then renamed, so readers see a whole one or none, however many processes write. The check sum covers the key: a damaged
+file counts as absent, and so does a file under the name of another one. If the disk is full or read-only, calls
+continue without the store, and one warning says so.
 
 Entries are code that calls run. Files are made for their owner alone, and files that others may have written are
 ignored, with one warning: `core.cache_folder.distrust`.
@@ -27,7 +28,7 @@ from ...core.system import WITHOUT_WAITING
 SIZE_VARIABLE = "TILEWRIGHT_CACHE_BYTES"
 USUAL_BYTES = 256 << 20
 SUFFIX = ".kernel"
-_MAGIC = b"TWK1"
+_MAGIC = b"TWK2"
 _HEAD = len(_MAGIC) + 32
 _STALE_SECONDS = 3600.0
 
@@ -38,17 +39,17 @@ class StoredKernel(NamedTuple):
     description: dict[str, Any]
     binary: bytes
 
-    def packed(self) -> bytes:
-        """The bytes of the file."""
+    def packed(self, key: str) -> bytes:
+        """Return the bytes of the file of that key."""
         text = json.dumps(self.description, sort_keys=True).encode()
         body = len(text).to_bytes(8, "little") + text + self.binary
-        return _MAGIC + hashlib.sha256(body).digest() + body
+        return _MAGIC + _check_sum(key, body) + body
 
     @classmethod
-    def unpacked(cls, data: bytes) -> StoredKernel | None:
-        """Return the entry that a file's bytes hold; None if they are damaged or no entry."""
+    def unpacked(cls, key: str, data: bytes) -> StoredKernel | None:
+        """Return the entry in a file's bytes; None if they are damaged, or belong to another key."""
         body = data[_HEAD:]
-        if data[: len(_MAGIC)] != _MAGIC or data[len(_MAGIC) : _HEAD] != hashlib.sha256(body).digest():
+        if data[: len(_MAGIC)] != _MAGIC or data[len(_MAGIC) : _HEAD] != _check_sum(key, body):
             return None
         size = int.from_bytes(body[:8], "little")
         try:
@@ -56,6 +57,13 @@ class StoredKernel(NamedTuple):
         except (ValueError, RecursionError):
             return None
         return cls(description, body[8 + size :]) if isinstance(description, dict) else None
+
+
+def _check_sum(key: str, body: bytes) -> bytes:
+    """Return the digest of an entry and of its key: the code of another key computes something else."""
+    found = hashlib.sha256(os.fsencode(key) + b"\0")
+    found.update(body)
+    return found.digest()
 
 
 class KernelStore:
@@ -81,7 +89,7 @@ class KernelStore:
         path = self.path(key)
         if path is None or not self._is_trusted():
             return None
-        found = self._read(path)
+        found = self._read(key, path)
         if found is not None:
             with suppress(OSError):  # a read-only folder serves all the same
                 os.utime(path)
@@ -90,7 +98,7 @@ class KernelStore:
     def put(self, key: str, entry: StoredKernel) -> bool:
         """Keep an entry, replacing an earlier one; returns whether that worked."""
         path = self.path(key)
-        data = entry.packed()
+        data = entry.packed(key)
         if path is None or len(data) > self.limit or not self._is_trusted():
             return False
         folder, name = os.path.split(path)
@@ -125,13 +133,14 @@ class KernelStore:
             )
         return not why
 
-    def _read(self, path: str) -> StoredKernel | None:
-        """Return the entry in a file; None if it is missing or damaged, or another user may have written it."""
+    def _read(self, key: str, path: str) -> StoredKernel | None:
+        """Return the entry in a file; None if it is missing, damaged or of another key, or if another user may have
+        written it."""
         try:
             with open(os.open(path, os.O_RDONLY | WITHOUT_WAITING), "rb") as file:
                 why = distrust(found := os.fstat(file.fileno()))
                 if not why:
-                    return StoredKernel.unpacked(file.read()) if stat.S_ISREG(found.st_mode) else None
+                    return StoredKernel.unpacked(key, file.read()) if stat.S_ISREG(found.st_mode) else None
         except OSError:
             return None
         self._warn(
@@ -176,9 +185,10 @@ class KernelStore:
     def read_all(self) -> Iterator[tuple[str, StoredKernel, os.stat_result]]:
         """Yield the undamaged entries, which `get` would return: key, entry, status of the file."""
         for path, status in self.entries() if self._is_trusted() else ():
-            found = self._read(path)
+            key = os.path.basename(path).removesuffix(SUFFIX)
+            found = self._read(key, path)
             if found is not None:
-                yield os.path.basename(path).removesuffix(SUFFIX), found, status
+                yield key, found, status
 
     def clear(self) -> int:
         """Remove all entries, and drafts that a killed process left; returns how many entries there were."""
