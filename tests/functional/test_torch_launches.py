@@ -77,7 +77,7 @@ def test_a_status_ends_the_launches() -> None:
 def test_a_call_whose_memory_does_not_fit_goes_the_general_way() -> None:
     notes: list[tuple[int, ...]] = []
     x, w, made = (torch.empty(4) for _ in range(3))
-    call: Any = type("", (), {"x": x})()
+    call: Any = type("", (), {"x": x, "weight": w, "bias": None, "residual": None})()
     for status, wanted in ((0, made), (MISALIGNED, x)):
         run = torch_launches._direct_in_parts(
             program(Kernel((0, 1, 2), notes, status)), lambda: made, call, lambda x, *rest: x

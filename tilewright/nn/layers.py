@@ -213,7 +213,7 @@ def _derived(kind: type, ours: Any) -> type:
     methods: dict[str, Any] = {"forward": ours.forward, "__module__": kind.__module__, "__reduce_ex__": reduced}
     methods["__prepare_scriptable__"] = ours.__prepare_scriptable__
     if hasattr(ours, "_operator"):
-        methods["_operator"] = staticmethod(ours._operator)
+        methods |= {"_operator": staticmethod(ours._operator), "_own_tensors": modules.has_own_tensors(kind)}
     return type(kind.__name__, (kind,), methods)
 
 

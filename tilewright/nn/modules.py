@@ -23,6 +23,23 @@ def _activation(module: Any) -> Any:
     return getattr(module, "activation", None)
 
 
+def has_own_tensors(kind: type) -> bool:
+    """Whether a class of modules has attributes in place of the parameters `weight` and `bias`, such as properties."""
+    return any(name in vars(base) for base in kind.__mro__ for name in ("weight", "bias"))
+
+
+def _parameters(module: Any) -> tuple[Any, Any]:
+    """Return the weight and the bias of a module.
+
+    Reading an attribute costs a module of PyTorch's more than a microsecond if it is a parameter. Parametrizations,
+    weight normalization and replicas of `DataParallel` have attributes in place of parameters.
+    """
+    own = module._parameters
+    if module._own_tensors or "weight" not in own or "bias" not in own:
+        return module.weight, module.bias
+    return own["weight"], own["bias"]
+
+
 def bordered(module: Any, x: Any) -> Any:
     """Return the input of a convolution with its padding, of a mode other than zeros."""
     return pad(x, module._reversed_padding_repeated_twice, mode=module.padding_mode)
@@ -42,8 +59,11 @@ class Unscriptable:
 class _Signed(Unscriptable):
     """A module whose `__init__` takes the parameters of PyTorch's and an activation."""
 
+    _own_tensors = False
+
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
+        cls._own_tensors = has_own_tensors(cls)
         own = next((base for base in cls.__mro__ if base.__module__.startswith("torch.nn.modules")), None)
         if own is not None and "__init__" not in vars(cls):
             theirs = inspect.signature(own)
@@ -67,8 +87,9 @@ class _Convolution(_Signed):
         padding = self.padding
         if self.padding_mode != "zeros":
             input, padding = bordered(self, input), 0
+        weight, bias = _parameters(self)
         return type(self)._operator(
-            input, self.weight, self.bias, self.stride, padding, self.dilation, self.groups, _activation(self), residual
+            input, weight, bias, self.stride, padding, self.dilation, self.groups, _activation(self), residual
         )
 
     def extra_repr(self: Any) -> str:
@@ -118,10 +139,10 @@ class _Transposed(_Signed):
             more = self._output_padding(
                 input, output_size, self.stride, self.padding, self.kernel_size, rank, self.dilation
             )
+        weight, bias = _parameters(self)
         return type(self)._operator(
-            input, self.weight, self.bias, self.stride, self.padding, tuple(more), self.groups, self.dilation,
-            _activation(self),
-        )  # fmt: skip
+            input, weight, bias, self.stride, self.padding, tuple(more), self.groups, self.dilation, _activation(self)
+        )
 
 
 class ConvTranspose1d(_Transposed, torch.nn.ConvTranspose1d):  # type: ignore[misc]  # PyTorch is not followed

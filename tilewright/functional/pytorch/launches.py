@@ -44,12 +44,19 @@ def _on_current_stream(launch_all: LaunchAll, sizes: Sequence[int], x: Any, inde
     """
     spare = [strided_allocator(x, (size,), (1,), torch.uint8) for size in reversed(sizes)]
     stream = raw_stream
+    if not spare:
+        return lambda pointers: launch_all(pointers, (), stream(index))
+    first = spare[0]
+
+    def start_with_one(pointers: list[int]) -> int:
+        held = first()
+        return launch_all(pointers, (held.data_ptr(),), stream(index))
 
     def start(pointers: list[int]) -> int:
         held = [allocate() for allocate in spare]
         return launch_all(pointers, [a.data_ptr() for a in held], stream(index))
 
-    return start if spare else lambda pointers: launch_all(pointers, (), stream(index))
+    return start_with_one if len(spare) == 1 else start
 
 
 def starts_of(executable: Executable, x: Any, on: Device) -> Callable[[list[int]], int]:
@@ -106,13 +113,24 @@ def _direct_in_parts(program: GpuProgram, fresh: Callable[[], Any], call: Operat
     """Return such a path for several kernels, or for one kernel with scratch memory."""
     start = starts(program, call.x)
 
+    def run_plain(x: Any, w: Any = None, bias: Any = None, residual: Any = None, out: Any = None) -> Any:
+        made = fresh()
+        if start([x.data_ptr(), w.data_ptr(), made.data_ptr()]):
+            return general(x, w, bias, residual, out)
+        return made
+
     def run(x: Any, w: Any = None, bias: Any = None, residual: Any = None, out: Any = None) -> Any:
         made = fresh()
         if start([a.data_ptr() for a in (x, w, bias, residual, made) if a is not None]):
             return general(x, w, bias, residual, out)
         return made
 
-    return run
+    return run_plain if _is_plain(call) else run
+
+
+def _is_plain(call: OperatorCall) -> bool:
+    """Whether a call has no tensors beside x and a weight."""
+    return call.weight is not None and call.bias is None and call.residual is None
 
 
 def _direct_on_cpu(program: CpuProgram, fresh: Callable[[], Any], general: Run) -> Run | None:

@@ -7,7 +7,7 @@ each direction, type, layout and size whether our kernel or PyTorch's runs. PyTo
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch.library import Library, register_autograd, register_vmap
@@ -31,15 +31,30 @@ _transformed: dict[str, Any] = {}
 library."""
 
 
-def save(ctx: Any, layer: CalledLayer, x: Any, weight: Any, bias: Any, residual: Any) -> None:
-    """Save the tensors that the gradients of a layer need."""
-    ctx.layer, ctx.biased, ctx.added = layer, bias is not None, residual is not None
-    if layer.options.activation:  # the backward pass computes the argument of the activation again
+class RecordedCall(NamedTuple):
+    """A call that autograd records: its layer, and whether this has a bias and adds a residual.
+
+    Only eager calls have the last three fields. `run` is the executor, and `cast` converts the weight and the bias.
+    `known_pass` returns the gradients of a known pass, or None (`training/backward_passes.py`).
+    """
+
+    layer: CalledLayer
+    biased: bool
+    added: bool
+    run: Run | None = None
+    cast: Run | None = None
+    known_pass: Callable[[Any, Any, Any], tuple[Any, ...] | None] | None = None
+
+
+def save(ctx: Any, call: RecordedCall, x: Any, weight: Any, bias: Any, residual: Any) -> None:
+    """Save the tensors that the gradients of a call need: all of them if there is an activation, else the first two."""
+    ctx.call = call
+    if call.layer.options.activation:  # the backward pass computes the argument of the activation again
         ctx.save_for_backward(x, weight, bias, residual)
     else:
-        of_x, of_weight = ctx.needs_input_grad[:2]
-        reads_x = of_weight or (of_x and not layer.spreads)
-        ctx.save_for_backward(x if reads_x else None, weight if of_x or of_weight else None, None, None)
+        of_x, of_weight, *_ = ctx.needs_input_grad
+        reads_x = of_weight or (of_x and not call.layer.spreads)
+        ctx.save_for_backward(x if reads_x else None, weight if of_x or of_weight else None)
 
 
 class _Operators:
@@ -64,18 +79,25 @@ class _Operators:
 _OPERATORS = _Operators()
 
 
-def gradients(ctx: Any, grad: Any, tensors: tuple[Any, ...]) -> tuple[Any, Any, Any, Any]:
+def gradients(ctx: Any, grad: Any, saved: tuple[Any, ...]) -> tuple[Any, Any, Any, Any]:
     """Return the gradients of the four tensors of a layer, if they are asked for, from the saved tensors."""
-    layer: CalledLayer = ctx.layer
+    call: RecordedCall = ctx.call
+    layer, tensors = call.layer, in_full(saved)
     x, weight, bias, _ = tensors
-    if is_one_pass(layer.options, x, weight, ctx.needs_input_grad, ctx.added):
+    if is_one_pass(layer.options, x, weight, ctx.needs_input_grad, call.added):
         grad = layer.arranged(grad)
-        return *joint_gradients.gradients(x, weight, bias, ctx.biased, grad, layer.options), None
+        return *joint_gradients.gradients(x, weight, bias, call.biased, grad, layer.options), None
     if layer.options.activation:
         grad = before_activation(layer, grad, tensors, _OPERATORS)(grad, *tensors)
     arranged = layer.arranged(grad) if any(ctx.needs_input_grad[:2]) else grad
-    summed = grad if ctx.added and ctx.needs_input_grad[3] else None
-    return linear_pass(ctx, arranged, x, weight, _OPERATORS)(arranged, tensors, summed)  # type: ignore[no-any-return]
+    summed = grad if call.added and ctx.needs_input_grad[3] else None
+    return linear_pass(ctx, arranged, x, weight, _OPERATORS)(arranged, x, weight, summed)  # type: ignore[no-any-return]
+
+
+def in_full(saved: tuple[Any, ...]) -> tuple[Any, Any, Any, Any]:
+    """Return the four tensors of a layer. Tensors that `save` left out are None."""
+    x, weight, bias, residual = (*saved, None, None)[:4]
+    return x, weight, bias, residual
 
 
 def is_one_pass(options: ConvolutionOptions, x: Any, weight: Any, wanted: tuple[bool, ...], added: bool) -> bool:
@@ -106,21 +128,20 @@ def before_activation(layer: CalledLayer, grad: Any, tensors: tuple[Any, ...], k
 
 
 def linear_pass(ctx: Any, grad: Any, x: Any, weight: Any, kernels: Kernels) -> Run:
-    """Return a function of `grad` and the four tensors: their gradients, if they are asked for.
+    """Return a function of `grad`, input and weight: the gradients of the four tensors, if they are asked for.
 
     `grad` is the gradient with respect to the sums, as `CalledLayer.arranged` returns it. The gradient of the residual
-    is the third argument of the function.
+    is the last argument of the function.
     """
-    layer: CalledLayer = ctx.layer
+    layer: CalledLayer = ctx.call.layer
     of_x, of_weight, of_bias = ctx.needs_input_grad[:3]
-    sums_up = ctx.biased and of_bias
+    sums_up = ctx.call.biased and of_bias
     together = of_weight and sums_up and layer.adds_up_bias(x)
     by_weight = layer.weight_gradient(grad, x, weight, together, kernels) if of_weight else None
     by_x = layer.data_gradient(grad, weight, kernels) if of_x else None
     bias_gradient = layer.bias_gradient if sums_up and not together else None
 
-    def run(grad: Any, tensors: tuple[Any, ...], summed: Any = None) -> tuple[Any, Any, Any, Any]:
-        x, weight, _, _ = tensors
+    def run(grad: Any, x: Any, weight: Any, summed: Any = None) -> tuple[Any, Any, Any, Any]:
         of_weight, of_bias = (None, None) if by_weight is None else by_weight(x, grad, weight)
         if bias_gradient is not None:
             of_bias = bias_gradient(grad)
@@ -134,11 +155,12 @@ def linear_pass(ctx: Any, grad: Any, x: Any, weight: Any, kernels: Kernels) -> R
 
 def _save_convolution(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
     x, weight, bias, residual, *options = inputs
-    save(ctx, CalledLayer.of(ConvolutionOptions(*options), x, weight), x, weight, bias, residual)
+    layer = CalledLayer.of(ConvolutionOptions(*options), x, weight)
+    save(ctx, RecordedCall(layer, bias is not None, residual is not None), x, weight, bias, residual)
 
 
 def _convolution_gradient(ctx: Any, grad: Any) -> tuple[Any, ...]:
-    return *gradients(ctx, grad, ctx.saved_tensors), *[None] * len(ctx.layer.options)
+    return *gradients(ctx, grad, ctx.saved_tensors), *[None] * len(ctx.call.layer.options)
 
 
 def _save_weight_gradient(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
@@ -184,23 +206,24 @@ def fork_safe(gradient: Callable[..., Any]) -> Callable[..., Any]:
 # Eager calls of layers
 
 
-def _forward(ctx: Any, x: Any, weight: Any, bias: Any, residual: Any, layer: CalledLayer, run: Run, cast: Any) -> Any:
-    ctx.given = None
-    if cast is not None:  # here, autograd records no cast; it converts gradients that are not converted yet
+def _forward(ctx: Any, x: Any, weight: Any, *others: Any) -> Any:
+    call, given = others[-1], len(others)
+    bias, residual = others[0] if given > 1 else None, others[1] if given > 2 else None
+    if call.cast is not None:  # here, autograd records no cast; it converts gradients that are not converted yet
         ctx.given = weight, bias
-        weight, bias = cast(weight, bias)
-    save(ctx, layer, x, weight, bias, residual)
-    return run(x, weight, bias, residual)
+        weight, bias = call.cast(weight, bias)
+    save(ctx, call, x, weight, bias, residual)
+    return call.run(x, weight, bias, residual)
 
 
 def _backward(ctx: Any, grad: Any) -> tuple[Any, ...]:
-    tensors, known = ctx.saved_tensors, ctx.layer.known_pass
-    made = None if known is None else known(ctx, grad, tensors)
+    saved, call = ctx.saved_tensors, ctx.call
+    made = None if call.known_pass is None else call.known_pass(ctx, grad, saved)
     if made is None:
-        if ctx.given is not None and torch.is_grad_enabled():
-            tensors = _of_given(tensors, *ctx.given)
-        made = gradients(ctx, grad, tensors)
-    return *made, None, None, None
+        if call.cast is not None and torch.is_grad_enabled():
+            saved = _of_given(in_full(saved), *ctx.given)
+        made = gradients(ctx, grad, saved)
+    return *made, None  # PyTorch leaves out gradients beyond the number of arguments if these are None
 
 
 def _of_given(tensors: tuple[Any, ...], weight: Any, bias: Any) -> tuple[Any, ...]:
@@ -212,8 +235,9 @@ def _of_given(tensors: tuple[Any, ...], weight: Any, bias: Any) -> tuple[Any, ..
 
 _Convolution = autograd_function("convolution", _forward, fork_safe(_backward))
 with_gradients: Run = super(torch.autograd.Function, _Convolution).apply
-"""Run an executor, and have autograd record it: `with_gradients(x, weight, bias, residual, layer, executor, cast)`.
+"""Make a call, and have autograd record it: `with_gradients(*tensors, call)`.
 
+The tensors are x, weight, bias and residual. Missing ones at the end are left out, since each argument takes time.
 It is the `apply` of the C++ base class. PyTorch's `apply` in Python first looks for transforms; these calls have none.
 """
 
@@ -223,7 +247,8 @@ def _eager_convolution(*arguments: Any) -> Any:
     if not records(tensors):
         return compute(*arguments)
     layer = CalledLayer.of(ConvolutionOptions(*options), *tensors[:2])
-    return with_gradients(*tensors, layer, lambda *tensors: compute(*tensors, *options), None)
+    biased, added = (a is not None for a in tensors[2:])
+    return with_gradients(*tensors, RecordedCall(layer, biased, added, lambda *tensors: compute(*tensors, *options)))
 
 
 def _eager_weight_gradient(*arguments: Any) -> Any:
@@ -253,8 +278,8 @@ def weight_gradient(*arguments: Any) -> Any:
 
 def _convolution_tangent(ctx: Any, of_x: Any, of_weight: Any, of_bias: Any, of_residual: Any, *rest: Any) -> Any:
     """Return the tangent of the result, which is linear in each tensor before the activation."""
-    x, weight, bias, residual = ctx.saved_tensors
-    options: ConvolutionOptions = ctx.layer.options
+    x, weight, bias, residual = in_full(ctx.saved_tensors)
+    options: ConvolutionOptions = ctx.call.layer.options
     linear = options._replace(activation="")
     parts = [] if of_x is None else [convolve(of_x, weight, None, None, *linear)]
     parts += [] if of_weight is None else [convolve(x, of_weight, None, None, *linear)]

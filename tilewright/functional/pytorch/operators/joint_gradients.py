@@ -77,7 +77,7 @@ def gradients(
 
 
 def prepared_pass(x: Any, weight: Any, biased: bool, options: ConvolutionOptions, kind: Any) -> Any:
-    """Return the executor of all passes like this one: the four gradients of a layer, by `run(grad, tensors)`.
+    """Return the executor of all passes like this one: the four gradients of a layer, by `run(grad, x, weight, ...)`.
 
     `kind` is the type of the gradients with respect to the weight and the bias.
     """
@@ -89,8 +89,7 @@ def prepared_pass(x: Any, weight: Any, biased: bool, options: ConvolutionOptions
         of_x, others = compute(*tensors)
         return of_x, widened(others)
 
-    def run(grad: Any, tensors: tuple[Any, ...]) -> tuple[Any, Any, Any, None]:
-        x, weight, bias, _ = tensors
+    def run(grad: Any, x: Any, weight: Any, bias: Any = None, residual: Any = None) -> tuple[Any, Any, Any, None]:
         return *_parts(wide, x, weight, bias, biased, grad, last), None
 
     return run

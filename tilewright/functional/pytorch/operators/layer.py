@@ -55,10 +55,6 @@ def _suits(per_group: Any, output_padding: Any, stride: Any) -> bool:
 class CalledLayer:
     """The options and sizes of a convolution, for its gradients."""
 
-    known_pass: Callable[[Any, Any, Any], tuple[Any, ...] | None] | None = None
-    """Returns the gradients of a known pass, or None; `training/backward_passes.py` sets it. The attribute is None if
-    the layer serves a single call."""
-
     def __init__(self, options: ConvolutionOptions, shape: Any, weight_shape: Any, turned: bool) -> None:
         self.options, self.rank, self.shape, self.turned = options, OPERATORS[options.name].rank, shape, turned
         self.transposed = OPERATORS[options.name].op in TRANSPOSES
@@ -108,6 +104,8 @@ class CalledLayer:
             return partial(self._by_torch, False)
         flat = self.flat
         compute = kernels.convolution((grad, flat(weight), None, None), self.inverse(grad.shape))
+        if not self.depthwise:
+            return lambda grad, x, weight: compute(grad, weight, None, None)
         return lambda grad, x, weight: compute(grad, flat(weight), None, None)
 
     def inverse(self, shape: Any) -> ConvolutionOptions:

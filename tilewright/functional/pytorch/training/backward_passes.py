@@ -15,8 +15,8 @@ from torch.compiler import is_dynamo_compiling
 from ..allocation import part_of
 from ..eager import is_plain
 from ..operators import joint_gradients
-from ..operators.gradients import before_activation, is_one_pass, linear_pass
-from ..operators.layer import CalledLayer, Run
+from ..operators.gradients import before_activation, in_full, is_one_pass, linear_pass
+from ..operators.layer import Run
 from ..operators.options import ConvolutionOptions, WeightGradientOptions
 from ..operators.registration import executor
 from ..state import modes
@@ -27,10 +27,18 @@ _grad_enabled = torch.is_grad_enabled
 
 
 class KnownPass(NamedTuple):
-    """The check of a pass, and the function of its gradients with respect to the tensors: `run(grad, tensors)`."""
+    """A pass: which tensors have gradients, the check of its tensors, and the function of the gradients.
 
+    Both functions take the argument of the pass and the saved tensors; the check takes no missing ones.
+    """
+
+    wanted: tuple[bool, ...]
     is_like: Callable[..., bool]
-    run: Callable[[Any, tuple[Any, ...]], Gradients]
+    run: Callable[..., Gradients]
+
+    def suits(self, wanted: tuple[bool, ...], grad: Any, saved: tuple[Any, ...]) -> bool:
+        """Whether a pass on these tensors is this one."""
+        return self.wanted == wanted and self.is_like(grad, *[a for a in saved if a is not None])
 
 
 class KnownPasses:
@@ -38,21 +46,32 @@ class KnownPasses:
 
     def __init__(self) -> None:
         self._passes: dict[Any, KnownPass] = {}
+        self._last: KnownPass | None = None
 
-    def gradients(self, ctx: Any, grad: Any, tensors: tuple[Any, ...]) -> Gradients | None:
+    def gradients(self, ctx: Any, grad: Any, saved: tuple[Any, ...]) -> Gradients | None:
         """Return the gradients of the tensors if such a pass is known, or can be prepared; else None."""
         if is_dynamo_compiling() or _grad_enabled() or modes():
             return None
-        key = ctx.needs_input_grad, grad.stride()
+        known, wanted = self._last, ctx.needs_input_grad
+        if known is None or not known.suits(wanted, grad, saved):
+            known = self._known(ctx, grad, saved)
+            if known is None:
+                return None
+            self._last = known
+        return known.run(grad, *saved)
+
+    def _known(self, ctx: Any, grad: Any, saved: tuple[Any, ...]) -> KnownPass | None:
+        """Return another known pass, or prepare one; None if the tensors are not ordinary ones."""
+        wanted = ctx.needs_input_grad
+        key = wanted, grad.stride()
         known = self._passes.get(key)
-        if known is None or not known.is_like(grad, *[a for a in tensors if a is not None]):
-            if not is_plain((grad, *tensors)):
-                return None
-            run, is_like = _prepared(ctx, grad, tensors), same_tensors(grad, *tensors)
-            if is_like is None:
-                return None
-            known = self._passes[key] = KnownPass(is_like, run)
-        return known.run(grad, tensors)
+        if known is not None and known.suits(wanted, grad, saved):
+            return known
+        is_like = same_tensors(grad, *saved) if is_plain((grad, *saved)) else None
+        if is_like is None:
+            return None
+        known = self._passes[key] = KnownPass(wanted, is_like, _prepared(ctx, grad, in_full(saved)))
+        return known
 
 
 class _Executors(NamedTuple):
@@ -67,25 +86,36 @@ class _Executors(NamedTuple):
     def weight_gradient(self, images: tuple[Any, ...], options: WeightGradientOptions, shape: Any, filters: Any) -> Run:
         """Return a function of two images and the weight: the gradients of a weight of this shape, and of the bias."""
         wide = self.kind is torch.float32 and images[0].dtype is not torch.float32
-        compute, biased = executor(images, options._replace(wide=wide)), options.biased
+        compute = executor(images, options._replace(wide=wide))
         shape, count, filters = tuple(shape), prod(shape), (filters,)
         strides = torch.empty(shape, device="meta").stride()
 
-        def run(first: Any, second: Any, weight: Any) -> tuple[Any, Any]:
+        def parts(first: Any, second: Any, weight: Any) -> tuple[Any, Any]:
             made = compute(first, second)
-            return part_of(made, shape, strides, 0), part_of(made, filters, (1,), count) if biased else None
+            return part_of(made, shape, strides, 0), part_of(made, filters, (1,), count)
 
-        return run
+        is_whole = False
+
+        def whole(first: Any, second: Any, weight: Any) -> tuple[Any, None]:
+            nonlocal is_whole
+            made = compute(first, second)
+            if is_whole:  # as all results of this executor
+                return made, None
+            is_whole = made.shape == shape and made.stride() == strides
+            return made if is_whole else part_of(made, shape, strides, 0), None
+
+        return parts if options.biased else whole
 
 
-def _prepared(ctx: Any, grad: Any, tensors: tuple[Any, ...]) -> Callable[[Any, tuple[Any, ...]], Gradients]:
-    """Return the function that runs passes like this one: `run(grad, tensors)`."""
-    layer: CalledLayer = ctx.layer
+def _prepared(ctx: Any, grad: Any, tensors: tuple[Any, ...]) -> Callable[..., Gradients]:
+    """Return the function that runs passes like this one, of the argument of the pass and the saved tensors."""
+    call, layer = ctx.call, ctx.call.layer
     x, weight, _, _ = tensors
-    of_x, of_weight, _, of_residual = ctx.needs_input_grad[:4]
-    kind = None if weight is None else weight.dtype if ctx.given is None else ctx.given[0].dtype
-    if is_one_pass(layer.options, x, weight, ctx.needs_input_grad, ctx.added):
-        return joint_gradients.prepared_pass(x, weight, ctx.biased, layer.options, kind)  # type: ignore[no-any-return]
+    of_x, of_weight = ctx.needs_input_grad[:2]
+    of_residual = call.added and ctx.needs_input_grad[3]
+    kind = None if weight is None else weight.dtype if call.cast is None else ctx.given[0].dtype
+    if is_one_pass(layer.options, x, weight, ctx.needs_input_grad, call.added):
+        return joint_gradients.prepared_pass(x, weight, call.biased, layer.options, kind)  # type: ignore[no-any-return]
     kernels, derive = _Executors(kind), None
     if layer.options.activation:
         derive = before_activation(layer, grad, tensors, kernels)
@@ -96,12 +126,12 @@ def _prepared(ctx: Any, grad: Any, tensors: tuple[Any, ...]) -> Callable[[Any, t
     if derive is None and arrange is None and not of_residual:
         return linear
 
-    def run(grad: Any, tensors: tuple[Any, ...]) -> Gradients:
+    def run(grad: Any, x: Any, weight: Any, *others: Any) -> Gradients:
         if derive is not None:
-            grad = derive(grad, *tensors)
+            grad = derive(grad, x, weight, *others)
         summed = grad if of_residual else None
         if arrange is not None:
             grad = arrange(grad)
-        return linear(grad, tensors, summed)  # type: ignore[no-any-return]
+        return linear(grad, x, weight, summed)  # type: ignore[no-any-return]
 
     return run
