@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import nullcontext
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -33,33 +33,42 @@ TensorGuards = getattr(getattr(torch._C._dynamo, "guards", None), "TensorGuards"
 NAMES = {torch.float16: "float16", torch.bfloat16: "bfloat16", torch.float32: "float32", torch.float64: "float64"}
 
 
-def same_tensors(*arrays: Any) -> Callable[..., bool] | None:
-    """Return PyTorch's own check, in C++, that tensors are like these; None if it has no check. Missing arrays are left
-    out.
+class KnownCall(NamedTuple):
+    """A call that was prepared: PyTorch's own check, in C++, that tensors are like the call's, and the executor.
 
-    It compares type, dispatch keys (which autocast and `vmap` change, but PyTorch's own modes do not), device, shape
-    and strides of each tensor. It also compares whether each requires a gradient. So another tensor may reuse the
+    The check compares type, dispatch keys (which autocast and `vmap` change, but PyTorch's own modes do not), device,
+    shape and strides of each tensor. It also compares whether each requires a gradient. So another tensor may reuse the
     `id` of a weight without harm.
     """
+
+    is_like: Callable[..., bool]
+    run: Callable[..., Any]
+
+    def suits(self, *tensors: Any) -> bool:
+        """Whether tensors, of which some may be missing, are like the call's."""
+        return self.is_like(*[a for a in tensors if a is not None])
+
+
+def known_call(run: Callable[..., Any], *tensors: Any) -> KnownCall | None:
+    """Return a call with these tensors, of which some may be missing; None if PyTorch has no check."""
     if TensorGuards is None:
         return None
-    watched = [a for a in arrays if a is not None]
-    check: Callable[..., bool] = TensorGuards(*watched, dynamic_dims_sizes=None, dynamic_dims_strides=None).check
-    return check
+    watched = [a for a in tensors if a is not None]
+    return KnownCall(TensorGuards(*watched, dynamic_dims_sizes=None, dynamic_dims_strides=None).check, run)
 
 
 class RecentCalls(PreparedCalls):
-    """The last call of each key: PyTorch's check of its tensors, and its executor."""
+    """The last call of each key, as a `KnownCall`."""
 
     def remember(self, key: Any, tensors: tuple[Any, ...], run: Callable[..., Any], version: int) -> None:
-        """Keep the check and the executor for the next call with this key. The key says which tensors are given."""
-        if check := same_tensors(*tensors):
-            self.keep(key, (check, run), version)
+        """Keep an executor for the next call with this key. The key says which tensors are given."""
+        if known := known_call(run, *tensors):
+            self.keep(key, known, version)
 
     def executor(self, key: Any, tensors: tuple[Any, ...]) -> Callable[..., Any] | None:
         """Return the executor of the last call of a key if its tensors were like these."""
-        check, run = self.get(key, (None, None))
-        return run if check and check(*[a for a in tensors if a is not None]) else None
+        known: KnownCall | None = self.get(key)
+        return known.run if known and known.suits(*tensors) else None
 
 
 def facts(a: Any) -> tuple[Any, ...]:

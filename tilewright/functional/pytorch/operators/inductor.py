@@ -2,7 +2,7 @@
 
 The dispatcher converts all arguments and comes back to Python, which takes longer than a small kernel. So each such
 program names a call site by its operator, its options and the layouts of its tensors. The site remembers the executor
-of its last call. PyTorch's own check, in C++, tells whether the tensors of a call are like the last call's.
+of its last call (`pytorch/tensors.py::KnownCall`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import torch
 from ...planning.prepared_calls import PreparedCalls
 from ..eager import is_plain
 from ..state import modes
-from ..tensors import same_tensors
+from ..tensors import KnownCall, known_call
 
 Run = Callable[..., Any]
 Prepare = Callable[[tuple[Any, ...], tuple[Any, ...]], Run]
@@ -55,7 +55,7 @@ def _call_site(name: str, places: tuple[int, ...], options: tuple[Any, ...]) -> 
     """Return the function of the tensors that an operator gets at these places of its arguments."""
     operator, (count, prepare) = getattr(torch.ops.tilewright, name).default, _operators[name]
     leading = places == tuple(range(len(places)))
-    known: tuple[Any, Run] | None = None
+    known: KnownCall | None = None
     last: Run | None = None
 
     def spread(arrays: tuple[Any, ...]) -> list[Any]:
@@ -64,8 +64,8 @@ def _call_site(name: str, places: tuple[int, ...], options: tuple[Any, ...]) -> 
 
     def call(*arrays: Any) -> Any:
         now = known  # another thread may replace it
-        if now is not None and not _grad_enabled() and not modes() and now[0](*arrays):
-            return now[1](*arrays)
+        if now is not None and not _grad_enabled() and not modes() and now.is_like(*arrays):
+            return now.run(*arrays)
         if _grad_enabled() or not is_plain(arrays):
             return operator(*spread(arrays), *options)
         return looked_up(arrays)(*arrays)
@@ -74,8 +74,8 @@ def _call_site(name: str, places: tuple[int, ...], options: tuple[Any, ...]) -> 
         nonlocal known, last
         run = prepare(tuple(spread(arrays)), options)
         ready = run if leading else lambda *arrays: run(*spread(arrays))
-        if run is last and (check := same_tensors(*arrays)) is not None:  # of sizes that do not change at each call
-            known = check, ready
+        if run is last:  # of sizes that do not change at each call
+            known = known_call(ready, *arrays)
         last = run
         return ready
 

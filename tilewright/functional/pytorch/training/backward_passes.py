@@ -1,6 +1,6 @@
 """Backward passes of layers that are known: all decisions of the first pass on tensors like these, as one function.
 
-PyTorch's own check, in C++, compares the tensors of a pass with the tensors of the first one. Then executors run.
+A pass on other tensors like the first one's (`pytorch/tensors.py::KnownCall`) runs executors alone.
 """
 
 from __future__ import annotations
@@ -20,57 +20,46 @@ from ..operators.layer import Run
 from ..operators.options import ConvolutionOptions, WeightGradientOptions
 from ..operators.registration import executor
 from ..state import modes
-from ..tensors import same_tensors
+from ..tensors import KnownCall, known_call
 
 Gradients = tuple[Any, Any, Any, Any]
 _grad_enabled = torch.is_grad_enabled
 
 
-class KnownPass(NamedTuple):
-    """A pass: which tensors have gradients, the check of its tensors, and the function of the gradients.
+class KnownPasses:
+    """The backward passes of a layer, by the gradients that they compute, and the strides of their argument.
 
-    Both functions take the argument of the pass and the saved tensors; the check takes no missing ones.
+    The executor of a pass takes its argument and the saved tensors, and returns the gradients of the four tensors.
     """
 
-    wanted: tuple[bool, ...]
-    is_like: Callable[..., bool]
-    run: Callable[..., Gradients]
-
-    def suits(self, wanted: tuple[bool, ...], grad: Any, saved: tuple[Any, ...]) -> bool:
-        """Whether a pass on these tensors is this one."""
-        return self.wanted == wanted and self.is_like(grad, *[a for a in saved if a is not None])
-
-
-class KnownPasses:
-    """The backward passes of a layer, by the gradients that they compute, and the strides of their argument."""
-
     def __init__(self) -> None:
-        self._passes: dict[Any, KnownPass] = {}
-        self._last: KnownPass | None = None
+        self._passes: dict[Any, KnownCall] = {}
+        self._last: tuple[tuple[bool, ...], KnownCall] | None = None
 
     def gradients(self, ctx: Any, grad: Any, saved: tuple[Any, ...]) -> Gradients | None:
         """Return the gradients of the tensors if such a pass is known, or can be prepared; else None."""
         if is_dynamo_compiling() or _grad_enabled() or modes():
             return None
-        known, wanted = self._last, ctx.needs_input_grad
-        if known is None or not known.suits(wanted, grad, saved):
-            known = self._known(ctx, grad, saved)
-            if known is None:
-                return None
-            self._last = known
-        return known.run(grad, *saved)
+        wanted, last = ctx.needs_input_grad, self._last  # another thread may replace it
+        if last is not None and last[0] == wanted and last[1].suits(grad, *saved):
+            return last[1].run(grad, *saved)  # type: ignore[no-any-return]
+        known = self._known(ctx, wanted, grad, saved)
+        if known is None:
+            return None
+        self._last = wanted, known
+        return known.run(grad, *saved)  # type: ignore[no-any-return]
 
-    def _known(self, ctx: Any, grad: Any, saved: tuple[Any, ...]) -> KnownPass | None:
+    def _known(self, ctx: Any, wanted: tuple[bool, ...], grad: Any, saved: tuple[Any, ...]) -> KnownCall | None:
         """Return another known pass, or prepare one; None if the tensors are not ordinary ones."""
-        wanted = ctx.needs_input_grad
         key = wanted, grad.stride()
         known = self._passes.get(key)
-        if known is not None and known.suits(wanted, grad, saved):
+        if known is not None and known.suits(grad, *saved):
             return known
-        is_like = same_tensors(grad, *saved) if is_plain((grad, *saved)) else None
-        if is_like is None:
+        if not is_plain((grad, *saved)):
             return None
-        known = self._passes[key] = KnownPass(wanted, is_like, _prepared(ctx, grad, in_full(saved)))
+        known = known_call(_prepared(ctx, grad, in_full(saved)), grad, *saved)
+        if known is not None:
+            self._passes[key] = known
         return known
 
 
