@@ -7,7 +7,6 @@ private interface, which changes between versions; `VERSIONS` lists the versions
 from __future__ import annotations
 
 import functools
-import importlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -16,6 +15,7 @@ from unittest.mock import patch
 import torch
 
 import tilewright as tw
+from tests.functional.testing_tools import testing_tools
 
 VERSIONS = ("2.11", "2.13")
 OPERATORS = ("conv1d", "conv2d", "conv_transpose1d", "conv_transpose2d", "max_pool2d", "avg_pool2d")
@@ -37,7 +37,7 @@ def version_is_known() -> bool:
 @functools.cache
 def database() -> dict[str, Any]:
     """Return PyTorch's description of each operator; ImportError if it or `expecttest`, which it needs, is missing."""
-    module = importlib.import_module("torch.testing._internal.common_methods_invocations")
+    module = testing_tools("common_methods_invocations")
     names = {f"nn.functional.{name}": name for name in OPERATORS}
     return {names[op.name]: op for op in module.op_db if op.name in names and not op.variant_test_name}
 
