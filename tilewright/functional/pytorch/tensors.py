@@ -45,12 +45,12 @@ class KnownCall(NamedTuple):
     run: Callable[..., Any]
 
     def suits(self, *tensors: Any) -> bool:
-        """Whether tensors, of which some may be missing, are like the call's."""
+        """Whether tensors are like the call's. Missing ones are left out."""
         return self.is_like(*[a for a in tensors if a is not None])
 
 
 def known_call(run: Callable[..., Any], *tensors: Any) -> KnownCall | None:
-    """Return a call with these tensors, of which some may be missing; None if PyTorch has no check."""
+    """Return a call with these tensors; None if PyTorch has no check. Missing tensors are left out."""
     if TensorGuards is None:
         return None
     watched = [a for a in tensors if a is not None]
