@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Any
 
 import pytest
 
+from tilewright.core.errors import UserError
 from tilewright.core.target import Target
-from tilewright.functional.arguments.problem import CONV, Problem
+from tilewright.functional.arguments.problem import (
+    BACKWARD,
+    CONV,
+    GRADIENTS,
+    POOLS,
+    TRANSPOSED,
+    WEIGHT_GRADIENT,
+    Problem,
+)
+from tilewright.functional.planning import kernel_choice, rivals
 from tilewright.functional.planning.compiler import (
     Selection,
     default_selection,
@@ -16,7 +27,8 @@ from tilewright.functional.planning.compiler import (
     strategies_of,
     weight_orders,
 )
-from tilewright.functional.planning.plans import Decision
+from tilewright.functional.planning.plans import THEIRS, Decision
+from tilewright.runtime.device import cpu
 
 CUDA = Target("cuda -arch=sm_90")
 POINTWISE = Problem(CONV, (8, 64, 14, 14), 128, (1, 1), (1, 1), (0, 0, 0, 0), (1, 1), 1, "float16", "NHWC")
@@ -70,3 +82,30 @@ def test_a_decision_of_an_older_version_loads() -> None:
     selection_of(POINTWISE, CUDA, Decision(**stored))
     assert selection_of(POINTWISE, CUDA, Decision(**{**stored, "template": "topi/none"})) is None
     assert selection_of(POINTWISE, CUDA, Decision(**{**stored, "config_index": None})) is None
+
+
+@pytest.mark.parametrize("undecided", [False, True])
+def test_problems_that_no_strategy_computes_run_the_kernel_of_the_other_library(
+    undecided: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of every operator on a CPU, with every result beside its own. Estimates may leave open whose kernel is faster."""
+    monkeypatch.setattr(rivals, "is_undecided", lambda *_: undecided)
+    monkeypatch.setattr(rivals, "reason_for_rival", lambda *_: "")
+    theirs = set()
+    operators = (CONV, TRANSPOSED, *GRADIENTS, BACKWARD, *POOLS)
+    for op, bias, wide, layout, dtype in product(
+        operators, *[(False, True)] * 2, ("NCHW", "NHWC"), ("float16", "float32")
+    ):
+        problem = POINTWISE._replace(
+            op=op, filters=64, kernel=(3, 3), groups=64, bias=bias, wide=wide, layout=layout, dtype=dtype
+        )
+        if strategies_of(problem, Target("llvm"))[0]:
+            assert default_selection(problem, Target("llvm")).config.index is not None
+            continue
+        choice, executable = kernel_choice.choose(problem, cpu(), "another library", None, 0.0)
+        assert (choice.how, choice.why, executable) == (THEIRS, "no strategy of ours computes it on llvm", None)
+        for budget in (0.0, 1.0):
+            with pytest.raises(UserError, match=r"no kernel of ours computes .* on llvm"):
+                kernel_choice.choose(problem, cpu(), "", None, budget)
+        theirs.add((op, bias))
+    assert theirs == {(WEIGHT_GRADIENT, True), (BACKWARD, False), (BACKWARD, True)}

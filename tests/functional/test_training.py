@@ -279,6 +279,20 @@ def test_shapes_of_weight_gradients_are_inferred() -> None:
     assert counter.get_total_flops() == 2 * 2 * 12 * 9 * 10 * 9
 
 
+@pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+def test_weight_gradients_with_those_of_a_bias(dtype: Any, layout: str, kernels: str) -> None:
+    x, grad = torch.randn(2, 6, 9, 10).to(dtype), torch.randn(2, 12, 9, 10).to(dtype)
+    wanted = torch.nn.grad.conv2d_weight(x.double(), (12, 1, 3, 3), grad.double(), padding=1, groups=6)
+    wanted = torch.cat([wanted.reshape(-1), grad.double().sum((0, 2, 3))])
+    images = [a.movedim(1, -1).contiguous() if layout == "NHWC" else a for a in (x, grad)]
+    options = ("weight_gradient2d", [3, 3], [1, 1], [1, 1, 1, 1], [1, 1], 6, layout, "fp32", True)
+    for wide in (False, True):
+        found = torch.ops.tilewright.weight_gradient(*images, *options, wide)
+        assert found.dtype == (torch.float32 if wide and dtype != torch.float64 else dtype)
+        close(found.double(), wanted, {torch.float16: 2e-2, torch.bfloat16: 2e-1}.get(dtype, 1e-4))
+
+
 def test_mixed_precision(our_kernels: None) -> None:
     x = torch.randn(4, 8, 5, 6)
     results = []

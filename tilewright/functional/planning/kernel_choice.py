@@ -45,14 +45,20 @@ def choose(
     target = target_on(on)
     target = Machine.present(target, on.name) if on.exist else target
     epilogue = epilogue_of(problem, activation)
+    has_rival = bool(rival) and activation is None
+    undecided = has_rival and not budget and rivals.is_undecided(problem, on)
+    if has_rival and not budget and not undecided and (why := rivals.reason_for_rival(problem, on)):
+        return Decision(THEIRS, why=why), None
+    if not strategies_of(problem, target)[0]:
+        if not has_rival:
+            raise UserError(
+                f"no kernel of ours computes {problem} on {target}", fix="compute it by the library of its arrays"
+            )
+        return Decision(THEIRS, why=f"no strategy of ours computes it on {target.kind}"), None
     if budget:
         tuning = import_module(f"{__package__}.tuning")  # loads the measuring session, which other calls do not need
         found: tuple[Decision, Executable | None] = tuning.tuned(problem, on, target, epilogue, rival, earlier, budget)
         return found
-    has_rival = bool(rival) and activation is None
-    undecided = has_rival and rivals.is_undecided(problem, on)
-    if has_rival and not undecided and (why := rivals.reason_for_rival(problem, on)):
-        return Decision(THEIRS, why=why), None
     default = default_selection(problem, target)
     try:
         made = without_spills(default, lambda: _others(problem, default, target), target, epilogue)
