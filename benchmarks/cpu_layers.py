@@ -25,7 +25,8 @@ from benchmarks.one_call import CONVNEXT, MOBILENET, conv
 from benchmarks.ship_records import write_rivals
 from benchmarks.untuned import LIMITS
 from tilewright.functional.arguments.problem import AVG_POOL, CONV, MAX_POOL, TRANSPOSED, WEIGHT_GRADIENT, Problem
-from tilewright.functional.planning.plans import OURS, CallPlan, Decision, plan_for
+from tilewright.functional.planning.decision import OURS, Decision
+from tilewright.functional.planning.plans import CallPlan, plan_for
 from tilewright.functional.planning.rivals import cpu_device, reason_for_rival
 from tilewright.functional.pytorch import launches as torch_launches
 from tilewright.functional.pytorch import native as torch_native

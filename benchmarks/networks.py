@@ -166,7 +166,8 @@ class Bench:
 
     def ours(self, executable: Executable) -> Callable[[], None]:
         """Return a function that runs one of our kernels."""
-        from tilewright.functional.planning.plans import OURS, CallPlan, Decision
+        from tilewright.functional.planning.decision import OURS, Decision
+        from tilewright.functional.planning.plans import CallPlan
         from tilewright.functional.pytorch.launches import launch
         from tilewright.functional.pytorch.threads import program_of
 

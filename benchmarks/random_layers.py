@@ -156,7 +156,8 @@ def measured(problem: Problem, kernels: bool, training: bool = False) -> dict[st
     """The times of a layer; None for one that is too short."""
     import torch
 
-    from tilewright.functional.planning.plans import OURS, plan_for
+    from tilewright.functional.planning.decision import OURS
+    from tilewright.functional.planning.plans import plan_for
     from tilewright.functional.pytorch import tensors as torch_tensors
     from tilewright.runtime.device import cpu
 

@@ -93,7 +93,8 @@ def measured(problem: Problem) -> dict[str, Any]:
     import torch
 
     import tilewright as tw
-    from tilewright.functional.planning.plans import OURS, plan_for
+    from tilewright.functional.planning.decision import OURS
+    from tilewright.functional.planning.plans import plan_for
     from tilewright.functional.pytorch import tensors as torch_tensors
     from tilewright.functional.pytorch.timing import tensors, time_both
     from tilewright.runtime.device import cuda

@@ -16,6 +16,8 @@ ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "tilewright"
 MOST_LINES = 450
 HEAVY = ("llvmlite", "pyopencl", "cuda", "torch", "matplotlib", "typer", "rich", "tempfile", "urllib")
+TABLES = "core/other_paths core/refusals core/views compat/legacy/spellings fleet/bench runtime/packed".split()
+"""Files that import modules named in tables: hooks, old paths, and modules that register functions or templates."""
 ERRORS = ("UserError", "UserTypeError", "UserAttributeError", "AbsentDeviceError")
 
 
@@ -30,6 +32,7 @@ class File(NamedTuple):
     bare: list[int]
     asserts: list[int]
     unfixed: list[int]
+    hidden: list[int]
 
     def at(self, lines: Iterable[int]) -> list[str]:
         """`file:line` of each line."""
@@ -45,7 +48,7 @@ def files() -> list[File]:
 def _read(path: Path) -> File:
     text = path.read_text(encoding="utf-8")
     module = ast.parse(text, str(path))
-    stars, bare, asserts, unfixed = [], [], [], []
+    stars, bare, asserts, unfixed, hidden = [], [], [], [], []
     for node in ast.walk(module):
         if isinstance(node, ast.ImportFrom) and any(name.name == "*" for name in node.names):
             stars.append(node.lineno)
@@ -55,8 +58,13 @@ def _read(path: Path) -> File:
             asserts.append(node.lineno)
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ERRORS:
             unfixed += [] if any(keyword.arg == "fix" for keyword in node.keywords) else [node.lineno]
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id.endswith("import_module"):
+            name = node.args[0].value if isinstance(node.args[0], ast.Constant) else "."
+            hidden += [node.lineno] if name.startswith((".", "tilewright")) else []
     classes = [node.name for node in module.body if isinstance(node, ast.ClassDef) and node.name[0] != "_"]
-    return File(path, len(text.splitlines()), bool(ast.get_docstring(module)), classes, stars, bare, asserts, unfixed)
+    return File(
+        path, len(text.splitlines()), bool(ast.get_docstring(module)), classes, stars, bare, asserts, unfixed, hidden
+    )
 
 
 def test_files_are_short() -> None:
@@ -84,6 +92,14 @@ def test_no_star_imports() -> None:
     assert not found, f"import names, not *: {found}"
 
 
+def test_own_modules_are_imported_by_statements() -> None:
+    """Type checkers, import-linter and searches for usages see no others. Faces import on first use, by tables."""
+    others = [file for file in files() if file.path.stem != "__init__"]
+    tables = {PACKAGE / f"{name}.py" for name in TABLES}
+    found = [place for file in others if file.path not in tables for place in file.at(file.hidden)]
+    assert not found, f"write `from . import ...` in the function, or hook a function in (core/views.py): {found}"
+
+
 def test_no_bare_except() -> None:
     found = [place for file in files() for place in file.at(file.bare)]
     assert not found, f"name the exceptions caught: {found}"
@@ -108,7 +124,9 @@ def test_every_error_of_the_user_says_what_to_do() -> None:
 def test_rules_see_what_they_forbid(tmp_path: Path) -> None:
     path = tmp_path / "bad.py"
     path.write_text("from os import *\ntry:\n    assert 1\nexcept:\n    raise UserError('no')\n", encoding="utf-8")
-    assert _read(path) == File(path, 5, False, [], [1], [4], [3], [5])
+    with path.open("a", encoding="utf-8") as file:
+        file.write("import_module('os')\nimport_module('.a', __package__)\nimport_module(f'tilewright.{a}')\n")
+    assert _read(path) == File(path, 8, False, [], [1], [4], [3], [5], [7, 8])
 
 
 def test_importing_tilewright_loads_nothing_heavy() -> None:

@@ -12,14 +12,14 @@ import os
 import sys
 import time
 from collections.abc import Sequence
-from importlib import import_module
 from math import exp, log
 from typing import Any
 
-from .core.errors import UserError
+from .core.errors import InternalError, UserError
 from .core.version import __version__
 from .functional.arguments.problem import CONV, Problem
-from .functional.planning.plans import OURS, plan_for
+from .functional.planning.decision import OURS
+from .functional.planning.plans import plan_for
 from .report.environment import environment
 from .report.table import Column, table
 from .runtime.device import Device, device
@@ -83,7 +83,8 @@ def _chosen(kind: str | None) -> Device:
     """Return the device to measure on, if PyTorch can use it too."""
     if importlib.util.find_spec("torch") is None:
         raise UserError("PyTorch, which the layers are compared with, is not installed", fix="pip install torch")
-    torch: Any = import_module("torch")
+    import torch
+
     gpu = device("cuda")
     usable = gpu.exist and torch.cuda.is_available()
     if kind == "cuda" and not usable:
@@ -94,8 +95,10 @@ def _chosen(kind: str | None) -> Device:
 
 def measured(on: Device, dtype: str, layout: str, seconds: float) -> list[dict[str, Any]]:
     """Return a row for each layer: description, both times in µs, and the library that a call runs, or the error."""
-    timing, tensors = (import_module(f"{__package__}.functional.pytorch.{name}") for name in ("timing", "tensors"))
-    torch: Any = import_module("torch")
+    import torch
+
+    from .functional.pytorch import tensors, timing
+
     kept = torch.backends.cudnn.benchmark, torch.backends.cudnn.allow_tf32
     torch.backends.cudnn.benchmark, torch.backends.cudnn.allow_tf32 = True, False
     rows: list[dict[str, Any]] = []
@@ -110,6 +113,8 @@ def measured(on: Device, dtype: str, layout: str, seconds: float) -> list[dict[s
             problem = problem_of((shape, *others), dtype, layout)
             try:
                 plan = plan_for(problem, on)
+                if plan.executable is None:
+                    raise InternalError("a plan without a rival has no kernel")
                 ours, theirs = timing.time_both(problem, on, plan.executable)
                 runs = plan_for(problem, on, tensors.RIVAL).choice.how
             except Exception as error:  # the other layers are worth measuring
@@ -137,7 +142,8 @@ def _shown(shape: tuple[int, int, int, int]) -> tuple[int, ...]:
 
 def lines(on: Device, rows: list[dict[str, Any]], dtype: str, layout: str) -> list[str]:
     """Return the table: a line for each layer, then the geometric mean of the ratios."""
-    torch: Any = import_module("torch")
+    import torch
+
     heads = [Column("layer", right=False), *map(Column, ("Tilewright, µs", "PyTorch, µs", "times as fast"))]
     heads.append(Column("a call runs", right=False))
     cells, ratios = [], []
@@ -168,7 +174,8 @@ def _remarks() -> list[str]:
 
 def json_line(on: Device, rows: list[dict[str, Any]], dtype: str, layout: str) -> str:
     """Return the same as one line of JSON, with the machine and the versions."""
-    torch: Any = import_module("torch")
+    import torch
+
     made = environment(on) | {"command": "python -m tilewright.bench"}
     settings = {"dtype": dtype, "layout": layout, "load": _load()}
     settings |= {"threads": torch.get_num_threads()} if on.kind == "cpu" else {}

@@ -13,7 +13,7 @@ from tilewright.cli.sample_layers import draw
 from tilewright.functional.arguments.problem import CONV, WEIGHT_GRADIENT, Problem
 from tilewright.functional.planning import cpu_rates, kernel_choice, rivals, tuning
 from tilewright.functional.planning.cpu_rates_fit import fit
-from tilewright.functional.planning.plans import OURS, THEIRS, Decision
+from tilewright.functional.planning.decision import OURS, THEIRS, Decision
 from tilewright.runtime.device import cpu
 
 LONG = Problem(CONV, (1, 16, 1, 16000), 16, (1, 100), (1, 1), (0, 0, 0, 0), (1, 1), 16, "float32", "NCHW")

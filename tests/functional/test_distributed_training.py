@@ -17,7 +17,7 @@ PROGRAM = """
 import os, sys, torch
 from tests.functional.test_training import Net, nn
 from tests.decided import decided
-from tilewright.functional.planning import plans
+from tilewright.functional.planning import decision, plans
 from torch.nn.parallel import DistributedDataParallel
 
 decided("ours").__enter__()
@@ -55,7 +55,7 @@ def work(rank, file, backend):
         torch.distributed.all_gather(every, found)
         assert torch.equal(*every)
     ways = {problem.op: plan.choice.how for (problem, *_), plan in plans._plans.items()}
-    assert {"conv", "weight_gradient"} <= {*ways} and {*ways.values()} == {plans.OURS}, ways
+    assert {"conv", "weight_gradient"} <= {*ways} and {*ways.values()} == {decision.OURS}, ways
     torch.distributed.destroy_process_group()
     os._exit(0)  # in a fork, destructors of PyTorch have waited without end
 

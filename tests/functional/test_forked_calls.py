@@ -198,8 +198,8 @@ def tuned():
 check("tuned", tuned)
 
 def left_to_pytorch():
-    from tilewright.functional.planning import kernel_choice, plans
-    kernel_choice.choose = lambda *_: (plans.Decision(plans.THEIRS, why="it is asked for"), None)
+    from tilewright.functional.planning import decision, kernel_choice
+    kernel_choice.choose = lambda *_: (decision.Decision(decision.THEIRS, why="it is asked for"), None)
     return tw.conv2d(x, dense)
 check("pytorch's", lambda: same(left_to_pytorch(), wanted_dense))
 

@@ -14,8 +14,8 @@ from tilewright.core.target import Target
 from tilewright.functional.arguments.problem import CONV, Problem
 from tilewright.functional.planning import kernel_choice
 from tilewright.functional.planning.compiler import KernelNotes, Selection
+from tilewright.functional.planning.decision import Decision
 from tilewright.functional.planning.kernel_choice import without_spills
-from tilewright.functional.planning.plans import Decision
 from tilewright.runtime.device import device
 from tilewright.runtime.program import resolve_target
 from tilewright.topi.templates import Depthwise, Epilogue, named

@@ -27,7 +27,7 @@ from tilewright.functional.planning.compiler import (
     strategies_of,
     weight_orders,
 )
-from tilewright.functional.planning.plans import THEIRS, Decision
+from tilewright.functional.planning.decision import THEIRS, Decision
 from tilewright.runtime.device import cpu
 
 CUDA = Target("cuda -arch=sm_90")

@@ -9,7 +9,7 @@ import pytest
 
 import tilewright as tw
 from tilewright.functional.arguments import problem
-from tilewright.functional.planning import plans
+from tilewright.functional.planning import decision, plans
 from tilewright.runtime.device import cpu
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
@@ -193,7 +193,7 @@ def test_explain_call_names_the_kernel_of_all_gradients(everywhere: list[int], m
             False,
             "",
         ),
-        *(cpu(), plans.Decision(plans.OURS, why="a test says so"), None, "compiled"),
+        *(cpu(), decision.Decision(decision.OURS, why="a test says so"), None, "compiled"),
     )
     monkeypatch.setattr(torch_backward, "_plan", lambda *_: plan)
     assert operations() == ["conv", "backward"]

@@ -11,7 +11,7 @@ import pytest
 
 import tilewright as tw
 from tests.functional.made_up import seconds
-from tilewright.functional.planning import plans, rivals
+from tilewright.functional.planning import decision, plans, rivals
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 pytestmark = pytest.mark.usefixtures("little_optimisation")
@@ -65,7 +65,7 @@ def test_gradients_and_their_gradients(name: str, kernels: str) -> None:
     given = doubles(*shape), doubles(*weight)
     assert torch.autograd.gradcheck(lambda x, w: layer(x, w, **options), given)
     assert torch.autograd.gradgradcheck(lambda x, w: layer(x, w, **options), given, fast_mode=True)
-    how = plans.OURS if kernels == "ours" else plans.THEIRS
+    how = decision.OURS if kernels == "ours" else decision.THEIRS
     assert set(decided("weight_gradient")) == {how}
 
 
@@ -403,7 +403,7 @@ def test_accelerate_measures_training_steps(timed: list[str]) -> None:
     assert all(p.grad is None for p in model.parameters())
     assert all(torch.equal(value, state[name]) for name, value in model.state_dict().items())
     ways = {problem.op: plan.choice.how for (problem, *_), plan in plans._plans.items() if plan.choice.seconds}
-    assert ways == {"conv": plans.OURS, "weight_gradient": plans.OURS, "data_gradient": plans.THEIRS}
+    assert ways == {"conv": decision.OURS, "weight_gradient": decision.OURS, "data_gradient": decision.THEIRS}
     close(_trained(model, x), _trained(other, x))
 
 

@@ -16,7 +16,7 @@ from tilewright.core.target import Target
 from tilewright.driver import build
 from tilewright.functional.arguments.problem import CONV, Problem
 from tilewright.functional.planning import compiler, kernel_choice
-from tilewright.functional.planning.plans import THEIRS
+from tilewright.functional.planning.decision import THEIRS
 from tilewright.functional.planning.shipped import RECORDS
 from tilewright.runtime.device import device
 from tilewright.runtime.program import resolve_target

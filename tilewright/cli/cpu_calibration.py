@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from importlib import import_module
 
 from ..core.errors import UserError
 from ..functional.arguments.problem import Problem
@@ -34,10 +33,9 @@ def measured(problem: Problem) -> tuple[float, float]:
     """The seconds of our kernel and PyTorch's."""
     executable = plan_for(problem, cpu(), "").executable
     assert executable is not None  # without a rival, the plan is ours
-    times: tuple[float, float] = import_module("tilewright.functional.pytorch.timing").time_both(
-        problem, cpu(), executable
-    )
-    return times
+    from ..functional.pytorch.timing import time_both  # loads PyTorch
+
+    return time_both(problem, cpu(), executable)
 
 
 def calibrate(measure: Measure = measured, step: Callable[[], None] = lambda: None, each: int = EACH) -> Table:

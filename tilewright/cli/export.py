@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -36,7 +35,13 @@ def export(options: ExportOptions) -> int:
     """Write the kernel of a layer, and its header beside it; print the choice and the files."""
     if find_spec("torch") is None:
         raise UserError("`tilewright export` needs PyTorch, which is not installed", fix="pip install torch", where="")
-    torch, layers = import_module("torch"), import_module("tilewright.nn.layers")
+    import torch
+
+    from ..functional import export as functional
+    from ..functional.arguments.activations import custom
+    from ..functional.planning.compiler import default_selection
+    from ..nn import layers
+
     module, path = _layer(options.layer, torch, layers)
     dtype = options.dtype or str(next(module.parameters(), torch.empty(0)).dtype).removeprefix("torch.")
     if dtype not in _DTYPES:
@@ -47,18 +52,17 @@ def export(options: ExportOptions) -> int:
             x = x.movedim(1, -1).contiguous().movedim(-1, 1)
         activation = layers.activation_of(module)
         problem = layers.problem_of(module.cpu(), x, dtype)
-    functional = import_module("tilewright.functional.export")
-    names = import_module("tilewright.functional.arguments.activations")
-    function, text = names.custom("tilewright export", activation, dtype)
+    function, text = custom("tilewright export", activation, dtype)
     problem = problem._replace(activation=text)
     if options.target is None:
         on = cuda() if cuda().exist else cpu()
         target = target_on(on)
-        rival = import_module("tilewright.functional.pytorch.tensors").RIVAL
-        found = functional.selection_on(problem, on, rival, function)
+        from ..functional.pytorch.tensors import RIVAL
+
+        found = functional.selection_on(problem, on, RIVAL, function)
     else:
         target = Target(options.target)
-        found = functional.default_selection(problem, target)
+        found = default_selection(problem, target)
     built = functional.module_of(problem, found, target, identifier(path), function)
     header = options.output.with_suffix(".h")
     for each in dict.fromkeys((options.output, header)):

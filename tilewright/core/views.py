@@ -1,6 +1,7 @@
 """Views: methods of a lower floor's objects that only higher floors can implement, such as `s.explain()`.
 
-The package's face hooks the views in; each is imported on its first use.
+Other functions of higher floors that lower ones call are views, too. The package's face, or that of a floor, hooks
+them in; each is imported on its first use.
 """
 
 from __future__ import annotations

@@ -42,6 +42,17 @@ def transposed_positions(
     return tuple((size - 1) * step - cut + covered + more for size, covered, step, cut, more in each)
 
 
+def reach_beyond(size: int, before: int, after: int, covered: int, stride: int) -> int:
+    """Return how far the last window of a pooling with `ceil_mode` reaches beyond the padded input.
+
+    As in PyTorch, each window begins in the input or in the padding in front of it.
+    """
+    places = -(-(size + before + after - covered) // stride) + 1
+    if (places - 1) * stride >= size + before:
+        places -= 1
+    return max(0, (places - 1) * stride + covered - size - before - after)
+
+
 def is_short(kernel: Sizes, dilation: Sizes, padding: Sizes) -> bool:
     """Return whether a window slides along a line, and registers hold several windows.
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -21,7 +20,8 @@ from .arguments.problem import Problem
 from .arguments.signature import Arrays, Signature, signature
 from .arrays import described as described_array
 from .arrays import library_of, shared
-from .planning.plans import THEIRS, CallPlan, plan_for
+from .planning.decision import THEIRS
+from .planning.plans import CallPlan, plan_for
 from .programs.store import store
 
 _TF32 = {
@@ -82,12 +82,14 @@ def explain_call(function: Callable[..., Any] | str, *args: Any, **named: Any) -
         return f"{seen}\nruns:    nothing, since the result is empty"
     if by_xla := _by_xla(call, checked.problem, on):
         return f"{seen}\nruns:    XLA's own operator: {by_xla}"
-    training = import_module(f"{__package__}.pytorch.explanations") if rival else None
-    if training is not None and training.is_by_pytorch_alone(call, checked):
-        return f"{seen}\nruns:    {training.ALONE}"
+    if rival:
+        from .pytorch import explanations
+
+        if explanations.is_by_pytorch_alone(call, checked):
+            return f"{seen}\nruns:    {explanations.ALONE}"
     plan = plan_for(checked.problem, on, rival, function_of, call.options.tune)
     lines = _lines(rank, checked.problem, f"{checked.shape}", plan, rival)
-    for gradient, result in () if training is None else training.gradients(call, checked):
+    for gradient, result in explanations.gradients(call, checked) if rival else ():
         lines += ["", *_lines(rank, gradient.problem, result, gradient, rival)]
     return "\n".join(lines)
 
@@ -96,8 +98,9 @@ def _by_xla(call: OperatorCall, problem: Problem, on: Device) -> str:
     """Return why a call on arrays of JAX runs XLA's own operator; "" if it runs ours."""
     if type(call.x).__module__.partition(".")[0] not in numpy_arrays.JAX or call.options.tune is not None:
         return ""
-    why: str = import_module(f"{__package__}.jax.lowering").reason_for_xla(problem, on)
-    return why
+    from .jax.lowering import reason_for_xla
+
+    return reason_for_xla(problem, on)
 
 
 def _seen(call: OperatorCall) -> tuple[Signature, Device, str, Any]:
@@ -106,10 +109,10 @@ def _seen(call: OperatorCall) -> tuple[Signature, Device, str, Any]:
         checked, function = numpy_arrays.signed(call)
         return checked, cpu(), "", function
     if any(base.__module__.partition(".")[0] == "torch" for base in type(call.x).__mro__):
-        tensors = import_module(f"{__package__}.pytorch.tensors")  # PyTorch is there: x is of it
+        from .pytorch import explanations, tensors  # PyTorch is there: x is of it
+
         tensors.check_types(call)
-        training = import_module(f"{__package__}.pytorch.explanations")
-        checked, function = tensors.signed(training.as_read(call))
+        checked, function = tensors.signed(explanations.as_read(call))
         return checked, tensors.place(call.name, call.x), tensors.RIVAL, function
     library_of(call.x)  # an error, if it is no array
     arrays = [None if a is None else described_array(shared(a)) for a in call.arrays]

@@ -9,7 +9,8 @@ from ..driver import build
 from ..runtime.program import target_on
 from .arguments.problem import Problem
 from .planning.compiler import Selection, default_selection, epilogue_of, selection_of
-from .planning.plans import Activation, plan_for
+from .planning.decision import Activation
+from .planning.plans import plan_for
 
 if TYPE_CHECKING:
     from ..runtime.device import Device

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from importlib import import_module
 from math import prod
 from typing import Any
 
@@ -48,7 +47,9 @@ def call(name: str, x: np.ndarray, w: Any, bias: Any, residual: Any, out: Any, o
     except AttributeError:
         key = []  # without a hash: the call is not kept
     if any(type(a).__module__.partition(".")[0] in JAX for a in (w, bias, residual)):  # such as traced weights
-        return import_module(f"{__package__}.jax.arrays").call(name, x, w, bias, residual, out, options)
+        from .jax import arrays as jax_arrays
+
+        return jax_arrays.call(name, x, w, bias, residual, out, options)
     made = operator_call(name, x, w, bias, residual, out, options)
     _check_types(made)
     run: Run = _calls.made(key, lambda: _prepared(made))

@@ -9,7 +9,6 @@ Names, argument names, shapes and results are PyTorch's. `x` may be passed under
 from __future__ import annotations
 
 from collections.abc import Callable
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
@@ -31,7 +30,7 @@ def _of_any(name: str, x: Any, weight: Any, bias: Any, residual: Any, out: Any, 
     if isinstance(x, np.ndarray):
         return numpy_arrays.call_on_subclass(name, x, weight, bias, residual, out, options)
     if any(base.__module__.partition(".")[0] == "torch" for base in type(x).__mro__):
-        # PyTorch is there: x is of it. `torch.compile` follows a statement, but no call of `import_module`.
+        # PyTorch is there: x is of it.
         from .pytorch import calls as torch_calls
         from .pytorch import tensors as torch_tensors
 
@@ -51,7 +50,8 @@ def _of_any(name: str, x: Any, weight: Any, bias: Any, residual: Any, out: Any, 
 
         _calls[type(x)] = cupy_arrays.call
         return cupy_arrays.call(name, x, weight, bias, residual, out, options)
-    any_arrays = import_module(f"{__package__}.arrays")  # not needed for the arrays of NumPy and PyTorch
+    from . import arrays as any_arrays  # not needed for the arrays of NumPy and PyTorch
+
     return any_arrays.compute(operator_call(name, x, weight, bias, residual, out, options))
 
 

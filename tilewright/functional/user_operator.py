@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from importlib import import_module
 from importlib.util import find_spec
 from keyword import iskeyword
 from typing import Any
@@ -59,6 +58,6 @@ def torch_operator(
         )
     if find_spec("torch") is None:
         raise UserError("PyTorch is not installed", primitive="torch_operator", fix="pip install torch")
-    return import_module(f"{__package__}.pytorch.operators.user_programs").register_program(
-        name, inputs, args, gradient, target
-    )
+    from .pytorch.operators.user_programs import register_program
+
+    return register_program(name, inputs, args, gradient, target)

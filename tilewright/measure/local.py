@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from ..core.system import FORKS
@@ -17,8 +16,10 @@ def local_session(
     target: Any, builder: LocalBuilder | None = None, runner: LocalRunner | None = None
 ) -> MeasureSession | SpawnedSession:
     """Open the session; modules of the other kind stay unloaded, as the platform lacks facilities that they need."""
-    name, session = ("session", "MeasureSession") if FORKS else ("spawned", "SpawnedSession")
-    made: MeasureSession | SpawnedSession = getattr(import_module(f".{name}", __package__), session)(
-        target, builder, runner
-    )
-    return made
+    if FORKS:
+        from .session import MeasureSession
+
+        return MeasureSession(target, builder, runner)
+    from .spawned import SpawnedSession
+
+    return SpawnedSession(target, builder, runner)

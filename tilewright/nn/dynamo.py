@@ -15,7 +15,8 @@ import torch
 from torch.fx import GraphModule, Node
 
 from ..core.errors import UserError, warn_caller
-from ..functional.planning.plans import Tune, seconds_of
+from ..functional.planning.decision import Tune
+from ..functional.planning.plans import seconds_of
 from ..functional.pytorch.native import forbids_tf32, tf32_settings
 from ..functional.pytorch.operators.registration import key_compiled_graphs
 from .folding import FoldedParameters

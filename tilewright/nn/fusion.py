@@ -24,7 +24,8 @@ from ..functional.arguments.call import OPERATORS, CallOptions
 from ..functional.arguments.problem import Problem
 from ..functional.arguments.signature import Arrays, Described, channels_last_order, signature
 from ..functional.planning import rivals
-from ..functional.planning.plans import OURS, Decision, Tune, plan_for
+from ..functional.planning.decision import OURS, Decision, Tune
+from ..functional.planning.plans import plan_for
 from ..functional.pytorch import tensors as torch_tensors
 from ..functional.pytorch.native import tf32_settings
 from ..runtime.device import Device, cpu, cuda

@@ -16,7 +16,7 @@ from ..core.windows import extents
 from ..functional.arguments.call import OPERATORS, CallOptions
 from ..functional.arguments.problem import Problem
 from ..functional.arguments.signature import Arrays, signature
-from ..functional.planning.plans import Tune
+from ..functional.planning.decision import Tune
 from ..functional.pytorch import tensors as torch_tensors
 from ..functional.pytorch.operators.arguments import numbers, padding
 from ..functional.pytorch.operators.layer import gradients_of_ours

@@ -12,7 +12,6 @@ import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from functools import cached_property
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -238,8 +237,9 @@ class CudaDriver(Driver):
             return {abi.name: _launcher(gpu, module, abi) for abi in program.kernels}
 
     def _check_architecture(self, program: CompiledProgram, index: int) -> None:
-        target = import_module("..core.target", __package__)  # not needed for kernels that calls know
-        arch: str = target.Target(program.target).arch
+        from ..core.target import Target  # not needed for kernels that calls know
+
+        arch = Target(program.target).arch
         wanted = arch.removeprefix("sm_").rstrip("af")
         version = self.attributes(index).compute_version.replace(".", "")
         if wanted[:-1] != version[:-1] or wanted[-1] > version[-1]:

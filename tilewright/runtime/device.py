@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -157,8 +156,9 @@ def enabled(target: str) -> bool:
         raise UserError(f"{target!r} is not the name of a target", primitive="enabled", fix='give one: enabled("cuda")')
     kind = target.split(" ")[0]
     if kind == "c":
-        compiler = import_module("..codegen.c_compiler", __package__)  # not for a process that starts known kernels
-        return compiler.c_compiler() is not None
+        from ..codegen.c_compiler import c_compiler  # not for a process that only starts known kernels
+
+        return c_compiler() is not None
     return kind == "llvm" or (kind in _TARGETS and device(kind).exist)
 
 

@@ -9,7 +9,6 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
@@ -47,8 +46,9 @@ def load_pyopencl() -> Any:
         there = os.path.dirname(there)
     if not _takes_files(there):
         if "POCL_CACHE_DIR" not in os.environ:
-            made: str = import_module(f"{__package__}.temporary_cache").temporary_cache()
-            os.environ["POCL_CACHE_DIR"] = made
+            from .temporary_cache import temporary_cache  # needed here only
+
+            os.environ["POCL_CACHE_DIR"] = temporary_cache()
         os.environ.setdefault("PYOPENCL_NO_CACHE", "1")
     import pyopencl
 
@@ -245,8 +245,9 @@ class OpenClDriver(Driver):
                         f"OpenCL refuses the options {' '.join(options)!r}", fix=f"change the variable {OPTIONS}"
                     ) from error
                 refused = InternalError(f"OpenCL refuses generated code: {error}\n\n{program.source}")
-                abi = import_module("..codegen.abi", __package__)  # not for a process that only starts known kernels
-                raise abi.unknown_functions(program, refused) or refused from error
+                from ..codegen.abi import unknown_functions  # not for a process that only starts known kernels
+
+                raise unknown_functions(program, refused) or refused from error
             return {abi.name: _launcher(at, at.cl.Kernel(built, abi.name), abi) for abi in program.kernels}
 
     def timer(

@@ -14,7 +14,6 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import cache
-from importlib import import_module
 from typing import Any, ClassVar
 
 from ..codegen.llvm.binding import OF_THREADS, PARALLEL_FOR
@@ -56,9 +55,9 @@ class Cost(ctypes.Structure):
 
 def compiled_now(text: str) -> bytes:
     """The object file of some LLVM IR for this machine, from LLVM."""
-    compiler = import_module("..codegen.llvm.compile", __package__)  # not needed if all code is known
-    binary: bytes = compiler.compile_ir(text, compiler.host_processor()).binary
-    return binary
+    from ..codegen.llvm import compile as compiler  # not needed if all code is known
+
+    return compiler.compile_ir(text, compiler.host_processor()).binary
 
 
 _compile: list[Callable[[str], bytes]] = [compiled_now]

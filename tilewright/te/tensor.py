@@ -1,6 +1,6 @@
 """Tensors and the operations that give them, under the legacy API's module name."""
 
-from importlib import import_module as _import_module
+from typing import Any as _Any
 
 from ..tensor.arithmetic import register_arithmetic as _register_arithmetic
 from ..tensor.extern import ExternOp
@@ -10,5 +10,11 @@ from ..tensor.tensor import ComputeOp, Operation, PlaceholderOp, Tensor, TensorS
 
 __all__ = ["ComputeOp", "ExternOp", "HybridOp", "Operation", "PlaceholderOp", "ScanOp", "Tensor", "TensorSlice"]
 
-# On first use, so that importing te stays quick.
-_register_arithmetic(lambda name: getattr(_import_module("tilewright.topi"), name))
+
+def _operator(name: str) -> _Any:
+    from .. import topi  # on first use, so that importing te stays quick
+
+    return getattr(topi, name)
+
+
+_register_arithmetic(_operator)

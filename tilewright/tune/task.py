@@ -8,13 +8,13 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from importlib import import_module
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from ..core.errors import UserError
 from ..core.target import Target
+from ..core.views import view
 from ..expr import nodes as n
 from ..measure.job import ReferenceFunc
 from ..schedule.handle import ScheduleHandle
@@ -117,8 +117,6 @@ class PureTemplate:
 
 
 _templates: dict[str, Template] = {}
-_LEGACY_TASKS = "tilewright.autotvm"
-"""Registers templates under the names of the legacy library's tasks, such as "conv2d_nchw.cuda"."""
 
 
 def register(template: Template) -> Template:
@@ -130,7 +128,7 @@ def register(template: Template) -> Template:
 def lookup(name: str) -> Template:
     """The template of that name; raises UserError if none is known."""
     if name not in _templates:
-        import_module(_LEGACY_TASKS)
+        view("registered templates")  # of the package, also under names of legacy tasks, such as "conv2d_nchw.cuda"
     found = _templates.get(name)
     if found is None:
         beside = ", ".join(each for each in map(str, _templates) if each.split(".")[0] == name.split(".")[0])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from importlib import import_module
 from types import BuiltinFunctionType
 from typing import Any
 
@@ -51,8 +50,8 @@ def custom(name: str, activation: Any, dtype: str) -> tuple[Callable[[Any], Any]
             primitive=name,
             fix='name it, as in activation="relu", or give a function of an expression: lambda v: te.max(v, 0)',
         )
-    # Expressions take longer to import than a known kernel to start.
-    nodes, traverse = (import_module(f"...expr.{each}", __package__) for each in ("nodes", "traverse"))
+    from ...expr import nodes, traverse  # take longer to import than a known kernel to start
+
     value = nodes.Var("v", "float64" if dtype == "float64" else "float32")
     made = activation(value)
     if not isinstance(made, nodes.Expr) or not traverse.uses_any(made, (value,)):

@@ -104,3 +104,9 @@ def operator_call(
     """Return the call of a public function, which passes its options on in the order of the operator's fields."""
     named = CallOptions(**dict(zip(_FIELDS[OPERATORS[name].op], options, strict=True)))
     return OperatorCall(name, x, weight, bias, residual, out, named)
+
+
+def is_left_out(stride: Any) -> bool:
+    """Whether a pooling's stride is left out, so that it is the kernel size: None, or an empty sequence as in PyTorch's
+    tests."""
+    return stride is None or (isinstance(stride, (tuple, list)) and not stride)

@@ -12,10 +12,9 @@ from ...core.errors import UserError
 from ...core.padding import PYTORCH_WORDS, is_int, padding_of
 from ...core.precision import PRECISIONS
 from ...core.text import quantity
-from ...core.windows import extents, padded
+from ...core.windows import extents, padded, reach_beyond
 from ...runtime.argument_checks import flag
-from .call import OPERATORS, CallOptions, Operator
-from .pooling import is_left_out, reach_beyond
+from .call import OPERATORS, CallOptions, Operator, is_left_out
 from .problem import AVG_POOL, CONV, POOLS, TRANSPOSES, WEIGHT_GRADIENT, Problem
 
 FLOATS = ("float16", "bfloat16", "float32", "float64")

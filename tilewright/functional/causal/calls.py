@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -15,6 +15,9 @@ from ..pytorch.launches import starts_of
 from ..pytorch.tensors import NAMES, facts, place
 from ..pytorch.threads import by_pytorch
 from . import native
+
+if TYPE_CHECKING:
+    from ...core.target import Target
 
 Run = Callable[..., Any]
 _passes = PreparedCalls()
@@ -122,9 +125,15 @@ def _together(x: Any, grad: Any, last: bool) -> int:
     return size if all(step % size == 0 for step in steps) else 1
 
 
+def _scheduled(of: Causal, target: Target) -> tuple[Any, list[Any], dict[Any, Any]]:
+    from ...topi.causal.schedules import scheduled  # not needed for a program on disk
+
+    return scheduled(of, target)
+
+
 def _of_program(of: Causal, grad: Any, x: Any, weight: Any, bias: Any, seq_idx: Any, states: Any) -> Run:
     on = place("causal_conv1d_fn", x)
-    program = sized_program(of, on, "topi.causal.schedules", "causal")
+    program = sized_program(of, on, _scheduled, "causal")
     batch, channels, length = x.shape
     rows = (batch, length, channels) if of.last else (batch, channels, length)
     if of.step == WEIGHT_GRADIENT:

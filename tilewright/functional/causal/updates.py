@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -16,6 +16,9 @@ from ..pytorch.tensors import NAMES, facts, place
 from ..pytorch.threads import by_pytorch
 from . import native
 from .calls import converting, is_last
+
+if TYPE_CHECKING:
+    from ...core.target import Target
 
 Run = Callable[..., Any]
 _updates = PreparedCalls()
@@ -79,9 +82,15 @@ def _prepared_update(activation: str, x: Any, state: Any, weight: Any, bias: Any
         return lambda *given: _update_by_pytorch(*(*given, activation))
 
 
+def _scheduled(of: CausalUpdate, target: Target) -> tuple[Any, list[Any], dict[Any, Any]]:
+    from ...topi.causal.update import scheduled  # not needed for a program on disk
+
+    return scheduled(of, target)
+
+
 def _of_update(of: CausalUpdate, x: Any, x3: Any, state: Any, bias: Any, counts: Any, rows: Any) -> Run:
     on = place("causal_conv1d_update", x)
-    program = sized_program(of, on, "topi.causal.update", "causal")
+    program = sized_program(of, on, _scheduled, "causal")
     batch, channels, length = x3.shape
     steps = (of.channels * length, 1, channels) if of.last else (of.channels * length, length, 1)
     arrays: list[tuple[Any, Any]] = [(tuple(x3.shape), tuple(x3.stride())), ((channels, of.width), None)]

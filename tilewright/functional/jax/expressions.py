@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from importlib import import_module
 from typing import Any
 
 import jax
@@ -40,7 +39,8 @@ _FUNCTIONS = ArrayFunctions("JAX", _BY_CLASS, _BY_NAME, lambda value, dtype: jnp
 
 def custom(activation: Callable[[Any], Any], v: Any) -> Any:
     """Apply a user-defined activation, in float32 if the array has a smaller type."""
-    nodes = import_module("...expr.nodes", __package__)
+    from ...expr import nodes  # not needed for known kernels
+
     at = v.astype(jnp.promote_types(v.dtype, "float32"))
     var = nodes.Var("v", str(at.dtype))
     return evaluate(activation(var), {var: at}, _FUNCTIONS).astype(v.dtype)

@@ -16,7 +16,8 @@ from ...runtime.device import Device, cpu, cuda
 from ..arguments.activations import FUNCTIONS
 from ..arguments.problem import Problem
 from ..planning import rivals
-from ..planning.plans import Tune, plan_for
+from ..planning.decision import Tune
+from ..planning.plans import plan_for
 from .by_xla import by_xla, made_shape
 from .operator import operator
 from .xla_targets import target_of

@@ -16,7 +16,7 @@ from jax.interpreters import ad, batching
 
 from ..arguments.batching import folded, merged, unfolded
 from ..arguments.problem import CONV, POOLS, TRANSPOSES, WEIGHT_GRADIENT, Problem
-from ..planning.plans import Tune
+from ..planning.decision import Tune
 from .by_xla import activation_of, beside, by_xla, made_shape, with_epilogue
 
 operator = Primitive("tilewright")

@@ -21,7 +21,7 @@ from ..arguments.problem import AVG_POOL, BACKWARD, CONV, MAX_POOL, TRANSPOSES, 
 from ..arguments.signature import GRADIENT
 from ..programs.executable import Executable, executable
 from . import shipped
-from .plans import OURS, Activation, Decision
+from .decision import OURS, Activation, Decision
 
 if TYPE_CHECKING:
     from ...tune.space.choices import Choice

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from importlib import import_module
 from itertools import chain, islice
 from typing import TYPE_CHECKING
 
@@ -21,7 +20,7 @@ from ..arguments.problem import Problem
 from ..programs.executable import Executable
 from . import rivals
 from .compiler import SUITS, KernelNotes, Selection, compiled, default_selection, described, epilogue_of, strategies_of
-from .plans import THEIRS, Activation, Decision
+from .decision import THEIRS, Activation, Decision
 
 if TYPE_CHECKING:
     from ...runtime.device import Device
@@ -56,14 +55,15 @@ def choose(
             )
         return Decision(THEIRS, why=f"no strategy of ours computes it on {target.kind}"), None
     if budget:
-        tuning = import_module(f"{__package__}.tuning")  # loads the measuring session, which other calls do not need
-        found: tuple[Decision, Executable | None] = tuning.tuned(problem, on, target, epilogue, rival, earlier, budget)
-        return found
+        from . import tuning  # loads the measuring session, which other calls do not need
+
+        return tuning.tuned(problem, on, target, epilogue, rival, earlier, budget)
     default = default_selection(problem, target)
     try:
         made = without_spills(default, lambda: _others(problem, default, target), target, epilogue)
         if undecided:
-            tuning = import_module(f"{__package__}.tuning")
+            from . import tuning
+
             made = tuning.compared(problem, on, *made)
         return made
     except UserError as refused:  # of an activation of the user's own; or of a limit, as of the grid's

@@ -5,9 +5,7 @@ The modules that make a plan (templates, schedules, compilers) are imported only
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import nullcontext
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...core.errors import InternalError, UserError
@@ -17,55 +15,12 @@ from ..programs import fingerprint
 from ..programs.executable import Executable
 from ..programs.running import Program, Threads, load_program
 from ..programs.store import StoredKernel, store
+from .decision import Activation, Decision, Tune
 from .prepared_calls import drop_all
 
 if TYPE_CHECKING:
     from ...runtime.device import Device
     from ..arguments.problem import Problem
-
-OURS, THEIRS = "tilewright", "framework"
-Activation = Callable[[Any], Any]
-Tune = str | float | None
-
-
-class Decision(NamedTuple):
-    """The kernel chosen for a problem, and the reason.
-
-    Attributes
-    ----------
-    how : str
-        "tilewright", or "framework" for the kernel of the library that the arrays come from.
-    template, config : str
-        The template of our kernel, and its configuration as a line for users.
-    why : str
-        The reason, as one clause for users.
-    seconds : float
-        The measured time of one run, 0 if it was not measured here.
-    rival_seconds : float
-        The same for the framework's own kernel.
-    tuned : int
-        Configurations that were measured for this choice.
-    interrupted : bool
-        Whether Ctrl-C ended the search before its time.
-    config_index : int, optional
-        The place of the configuration in the space of the template.
-    remark : str
-        The compiler's remarks on our kernel, such as sums that do not fit into registers.
-    weights : str
-        The order of the weights in the workload of our kernel, which may differ from the problem's for 1×1 kernels.
-    """
-
-    how: str
-    template: str = ""
-    config: str = ""
-    why: str = ""
-    seconds: float = 0.0
-    rival_seconds: float = 0.0
-    tuned: int = 0
-    interrupted: bool = False
-    config_index: int | None = None
-    remark: str = ""
-    weights: str = ""
 
 
 class CallPlan(NamedTuple):
@@ -191,7 +146,8 @@ def _made(
     before: CallPlan | None,
 ) -> CallPlan:
     """Make a plan; `before` is the one that a search may improve."""
-    kernel_choice = import_module(f"{__package__}.kernel_choice")  # loads the compiler: not needed for a kernel on disk
+    from . import kernel_choice  # loads the compiler, which a kernel on disk does not need
+
     earlier = before.choice if before is not None and before.choice.tuned and before.threads == threads else None
     choice, executable = kernel_choice.choose(problem, on, rival, activation, budget, earlier)
     if before is not None and earlier is not None and choice.interrupted and earlier.seconds <= choice.seconds:

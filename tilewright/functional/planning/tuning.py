@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple
 
+from ...core.views import view
 from ...measure.local import local_session
 from ...measure.option import LocalBuilder, LocalRunner
 from ...tune.records.format import mean_cost
@@ -24,7 +24,7 @@ from .compiler import (
     strategies_of,
     weight_orders,
 )
-from .plans import OURS, THEIRS, Decision
+from .decision import OURS, THEIRS, Decision
 
 if TYPE_CHECKING:
     from ...core.target import Target
@@ -86,8 +86,7 @@ def tuned(
 
 def compared(problem: Problem, on: Device, choice: Decision, program: Executable) -> tuple[Decision, Executable]:
     """Choose between our kernel and the rival's, both timed here."""
-    timing = import_module("..pytorch.timing", __package__)  # the rival is PyTorch, so it is there
-    ours, theirs = timing.time_both(problem, on, program)
+    ours, theirs = view("time_both", problem, on, program)  # of the rival, PyTorch
     how = OURS if ours <= theirs else THEIRS
     why = choice.why if how == OURS else f"measured {ours / theirs:.2f} times as fast as ours here"
     return choice._replace(how=how, why=why, seconds=ours, rival_seconds=theirs), program

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from ...codegen.abi import ArrayArgument, CompiledProgram
@@ -98,16 +97,16 @@ _programs: dict[tuple[Any, Device], CompiledProgram] = {}
 _lock = new_reentrant_lock()
 
 
-def sized_program(of: Any, on: Device, scheduler: str, name: str) -> CompiledProgram:
+def sized_program(of: Any, on: Device, scheduled: Build, name: str) -> CompiledProgram:
     """Return the program of a description: from memory, from disk, or newly compiled.
 
-    `scheduler` names a module below this package. Its function `scheduled` returns the schedule. `name` is the name of
+    `scheduled` returns the schedule; it loads the modules that a program on disk does not need. `name` is the name of
     the program.
     """
     with _lock:
         found = _programs.get((of, on))
         if found is None:
-            found = _programs[of, on] = _from_disk(of, on) or _compiled(of, on, scheduler, name)
+            found = _programs[of, on] = _from_disk(of, on) or _compiled(of, on, scheduled, name)
         return found
 
 
@@ -118,12 +117,13 @@ def _from_disk(of: Any, on: Device) -> CompiledProgram | None:
     return None
 
 
-def _compiled(of: Any, on: Device, scheduler: str, name: str) -> CompiledProgram:
-    # The compiler, which a kernel on disk does not need.
-    driver, programs = (import_module(f"...{name}", __package__) for name in ("driver", "runtime.program"))
-    target = programs.target_on(on)
-    schedule, arguments, binds = import_module(f"...{scheduler}", __package__).scheduled(of, target)
-    program: CompiledProgram = driver.build(schedule, arguments, target, name=name, binds=binds).program
+def _compiled(of: Any, on: Device, scheduled: Build, name: str) -> CompiledProgram:
+    from ...driver import build  # the compiler, which a kernel on disk does not need
+    from ...runtime.program import target_on
+
+    target = target_on(on)
+    schedule, arguments, binds = scheduled(of, target)
+    program = build(schedule, arguments, target, name=name, binds=binds).program
     description = {"problem": of.described(), "device": fingerprint.machine(on), "shown": str(of)}
     store().put(fingerprint.cache_key(of, on, ""), StoredKernel(description, archive_of(program)))
     return program

@@ -6,7 +6,7 @@ Under autocast, PyTorch's four casts in a step of a small layer cost more time o
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -15,6 +15,9 @@ from ..programs.sized_programs import sized, sized_program
 from .allocation import part_of, strided_allocator
 from .launches import starts_of
 from .tensors import NAMES, place
+
+if TYPE_CHECKING:
+    from ...core.target import Target
 
 _ALIGNED = 64
 """A bias begins at a multiple of this number of elements."""
@@ -74,8 +77,14 @@ def _is_ours(a: Any, kind: Any) -> bool:
     return bool(a.is_cuda and a.dtype == kind and kind in NAMES and a.is_contiguous() and a.numel())
 
 
+def _scheduled(of: Casts, target: Target) -> tuple[Any, list[Any], dict[Any, Any]]:
+    from ...topi.casts import scheduled  # not needed for a program on disk
+
+    return scheduled(of, target)
+
+
 def _launch(of: Casts, x: Any, given: list[Any], total: int, begin: int) -> Callable[[list[int]], int]:
     on = place("conv2d", x)
-    program = sized_program(of, on, "topi.casts", "casts")
+    program = sized_program(of, on, _scheduled, "casts")
     arrays = [*[((a.numel(),), None) for a in given], ((total,), None)]
     return starts_of(sized(program, arrays, [begin] if of.rows == 2 else []), x, on)

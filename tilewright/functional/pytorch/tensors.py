@@ -16,7 +16,8 @@ from ..arguments.call import ARRAYS, OperatorCall
 from ..arguments.outputs import check_apart, check_places
 from ..arguments.problem import WEIGHT_GRADIENT
 from ..arguments.signature import Arrays, Described, Signature, channels_last_order, signature
-from ..planning.plans import THEIRS, Activation, plan_for
+from ..planning.decision import THEIRS, Activation
+from ..planning.plans import plan_for
 from ..planning.prepared_calls import PreparedCalls
 from ..programs.running import CpuProgram, Program
 from . import native

@@ -13,7 +13,8 @@ import torch
 
 from ..arguments.problem import WEIGHT_GRADIENT, Problem
 from ..planning.comparison import PARTS, Comparison, Verdict
-from ..planning.plans import OURS, CallPlan, Decision
+from ..planning.decision import OURS, Decision
+from ..planning.plans import CallPlan
 from ..programs import cuda_kernels
 from . import native
 from .graphs import TorchGraphTimer

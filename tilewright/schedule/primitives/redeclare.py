@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
-from importlib import import_module
 from typing import Any
 
 from ...core.errors import UserError
+from ...core.views import view
 from ...tensor.tensor import ComputeOp, Operation, Tensor, topological
 from ..legality import has_loops
 from ..value import Schedule, Stage
 
-Declare = Callable[[ComputeOp, Any], Tensor]
-DECLARATIONS: dict[str, Declare] = {}
-"""Functions by their names that declare the values of an operation in another way; operators' libraries add theirs."""
-_LIBRARIES = {"convolution": "topi.idioms.redeclared"}
-"""The modules that add these functions, which are loaded when a step needs them."""
+_DECLARED = {"convolution": "redeclared convolution"}
+"""Kinds of declarations, and the views that return the tensor of a declaration, from an operation and the options."""
 
 
 def redeclare(schedule: Schedule, stage: Stage, name: str, options: Any = None) -> tuple[Schedule, tuple[Tensor, ...]]:
@@ -25,10 +21,11 @@ def redeclare(schedule: Schedule, stage: Stage, name: str, options: Any = None) 
         C[f, y] = sum(A[y + t] * W[f, t])     ->     C.padded[y] = A[y]                         # new stages of
                                                      C[f, y] = sum(C.padded[y + t] * W[f, t])   # the declaration
 
-    `name` is a function that a library of operators has registered, and `options` are its options. The function checks
-    that the stage computes the values which it declares. Stages that nothing reads any more leave the schedule. Returns
-    the tensor of the stage, then the tensors of new stages, the first producer last. Raises UserError if the stage has
-    been scheduled already, if there is no such function, and if the function does not know the computation.
+    `name` is the kind of the declaration, a function in the library of operators, and `options` are its options. The
+    function checks that the stage computes the values which it declares. Stages that nothing reads any more leave the
+    schedule. Returns the tensor of the stage, then the tensors of new stages, the first producer last. Raises UserError
+    if the stage has been scheduled already, if there is no such function, and if the function does not know the
+    computation.
     """
     has_loops(stage, "redeclare")
     if not isinstance(stage.op, ComputeOp) or stage.relations or stage.notes or stage.op is not stage.origin:
@@ -37,11 +34,10 @@ def redeclare(schedule: Schedule, stage: Stage, name: str, options: Any = None) 
             primitive="redeclare",
             fix="call redeclare first, on a stage as it was declared",
         )
-    if name not in _LIBRARIES:
-        known = ", ".join(map(repr, _LIBRARIES))
+    if name not in _DECLARED:
+        known = ", ".join(map(repr, _DECLARED))
         raise UserError(f"there is no declaration {name!r}", primitive="redeclare", fix=f"give one of these: {known}")
-    import_module(f"{__package__.partition('.')[0]}.{_LIBRARIES[name]}")
-    made = DECLARATIONS[name](stage.op, options).op
+    made = view(_DECLARED[name], stage.op, options).op
     new = [op for op in topological([made]) if op not in schedule.stage_of and op is not made]
     for op in new:
         schedule, _ = schedule.with_new_stage(op, before=stage.id)

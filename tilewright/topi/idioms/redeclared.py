@@ -8,7 +8,6 @@ from typing import Any
 from ...core.errors import UserError
 from ...core.target import Target
 from ...schedule.handle import ScheduleHandle
-from ...schedule.primitives.redeclare import DECLARATIONS
 from ...tensor.tensor import ComputeOp, Operation, Tensor
 from ..templates.convolutions import Conv2dLayer
 from ..templates.epilogue import finish
@@ -51,7 +50,7 @@ def strategies_for(
         yield template, template.default_config(layer.workload, target).index or 0
 
 
-def _declared(op: ComputeOp, options: Any) -> Tensor:
+def declared(op: ComputeOp, options: Any) -> Tensor:
     """Declare a convolution as a configuration of a strategy needs it: `options` are its name, index and target."""
     layer = recognised(op)
     given = options if isinstance(options, (list, tuple)) and len(options) == 3 else (None, 0, "")
@@ -68,9 +67,6 @@ def _declared(op: ComputeOp, options: Any) -> Tensor:
     sums = strategy.sums(layer.workload, *layer.inputs(), config)
     made = finish(sums, str(op.dtypes[0]), None, layer.workload.out_shape)
     return layer.result(made, op.shape)
-
-
-DECLARATIONS[_NAME] = _declared
 
 
 def schedule_convolution(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from importlib import import_module
 from pathlib import Path
 from typing import Any, Protocol, Self
 
@@ -49,10 +48,13 @@ def open_session(target: Any, builder: LocalBuilder, runner: LocalRunner | Runne
     """
     made: Session
     if isinstance(runner, Runner):
-        made = import_module(".own_runner", __package__).OwnRunnerSession(target, builder, runner)
+        from .own_runner import OwnRunnerSession
+
+        made = OwnRunnerSession(target, builder, runner)
     elif isinstance(runner, RPCRunner):
-        fleet = import_module("...fleet.session", __package__)
-        made = fleet.FleetSession(target, builder, runner, log)
+        from ...fleet.session import FleetSession
+
+        made = FleetSession(target, builder, runner, log)
     else:
         made = local_session(target, builder, runner)
     return made

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from importlib import import_module
 from typing import TYPE_CHECKING
 
 from ...core.system import FORKS
@@ -32,7 +31,9 @@ class Prefilter:
         self._killed: Counter[int] = Counter()
         self._pool: WorkerPool | None = None
         if FORKS:
-            self._pool = import_module("...measure.pool", __package__).WorkerPool(self._inspect, processes, timeout)
+            from ...measure.pool import WorkerPool
+
+            self._pool = WorkerPool(self._inspect, processes, timeout)
 
     def __enter__(self) -> Prefilter:
         return self

@@ -16,7 +16,7 @@ from ...arguments.activations import activation_name, custom
 from ...arguments.call import OPERATORS, OperatorCall
 from ...arguments.outputs import check_places
 from ...arguments.problem import CONV
-from ...planning.plans import Tune
+from ...planning.decision import Tune
 from ..state import as_autocast, autocasts, untraced
 from ..tensors import NAMES, check_types, signed
 

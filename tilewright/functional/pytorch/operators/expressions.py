@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import cache
-from importlib import import_module
 from typing import Any
 
 import torch
@@ -56,7 +55,7 @@ def activation_of(text: str) -> Callable[[Any], Any]:
 
 
 def _custom(text: str) -> Callable[[Any], Any]:
-    nodes = import_module("....expr.nodes", __package__)
+    from ....expr import nodes
 
     def compute(v: Any) -> Any:
         at = v if v.dtype == torch.float64 else v.float()
@@ -70,19 +69,20 @@ def reads_sums(text: str) -> bool:
     """Return whether the gradient of an activation depends on its input, as the kernel that computes both requires."""
     if text in ACTIVATION_GRADIENTS:
         return True
+    from ....expr.traverse import uses_any
+
     var, slope = _derivative(text, "float32")
-    uses: Callable[..., bool] = import_module("....expr.traverse", __package__).uses_any
-    return slope is not None and uses(slope, (var,))
+    return slope is not None and uses_any(slope, (var,))
 
 
 @cache
 def _derivative(text: str, dtype: str) -> tuple[Any, Any]:
     """Return a variable, and the derivative of a user-defined activation at it; None for zero."""
-    nodes, derivatives = (
-        import_module(f"....{name}", __package__) for name in ("expr.nodes", "tensor.gradient.derivative")
-    )
+    from ....expr import nodes
+    from ....tensor.gradient.derivative import derivative
+
     v = nodes.Var("v", dtype)
-    return v, derivatives.derivative(FUNCTIONS[text](v), v)
+    return v, derivative(FUNCTIONS[text](v), v)
 
 
 def _custom_gradient(text: str) -> Callable[[Any, Any], Any]:

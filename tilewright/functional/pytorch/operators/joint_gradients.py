@@ -14,7 +14,8 @@ from ....core.errors import UserError
 from ....core.windows import is_short
 from ...arguments.problem import BACKWARD, Problem
 from ...arguments.signature import ACTIVATIONS, GRADIENT, channels_last_order
-from ...planning.plans import THEIRS, CallPlan, plan_for
+from ...planning.decision import THEIRS
+from ...planning.plans import CallPlan, plan_for
 from ...planning.prepared_calls import PreparedCalls
 from ..allocation import strided_allocator
 from ..casts import cast_of

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from ....core.errors import UserError
-from ...arguments.pooling import reach_beyond
+from ....core.windows import reach_beyond
 from ..state import differentiates
 from .averages import AveragePooling
 from .onnx_export import channels_behind, channels_first, exports

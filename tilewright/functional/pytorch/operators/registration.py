@@ -18,11 +18,10 @@ from torch.library import Library, register_fake
 from torch.utils.flop_counter import register_flop_formula
 
 from ....core.windows import extents
-from ...arguments.call import OPERATORS, CallOptions, OperatorCall
-from ...arguments.pooling import is_left_out
+from ...arguments.call import OPERATORS, CallOptions, OperatorCall, is_left_out
 from ...arguments.problem import TRANSPOSES
 from ...arguments.signature import Arrays, Described, check_no_indices, signature
-from ...planning.plans import Tune
+from ...planning.decision import Tune
 from ...planning.prepared_calls import PreparedCalls
 from ...programs import fingerprint
 from ..allocation import empty_in_order

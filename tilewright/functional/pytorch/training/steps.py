@@ -17,7 +17,8 @@ from ...arguments.call import ARRAYS, OperatorCall
 from ...arguments.problem import CONV, Problem
 from ...arguments.signature import Signature
 from ...planning import rivals
-from ...planning.plans import OURS, plan_for
+from ...planning.decision import OURS
+from ...planning.plans import plan_for
 from ...planning.prepared_calls import PreparedCalls
 from .. import native
 from ..operators.layer import gradients_of_ours

@@ -1,0 +1,50 @@
+"""The kernel chosen for a problem, ours or the other library's, and the reason."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+OURS, THEIRS = "tilewright", "framework"
+Activation = Callable[[Any], Any]
+Tune = str | float | None
+
+
+class Decision(NamedTuple):
+    """The kernel chosen for a problem, and the reason.
+
+    Attributes
+    ----------
+    how : str
+        "tilewright", or "framework" for the kernel of the library that the arrays come from.
+    template, config : str
+        The template of our kernel, and its configuration as a line for users.
+    why : str
+        The reason, as one clause for users.
+    seconds : float
+        The measured time of one run, 0 if it was not measured here.
+    rival_seconds : float
+        The same for the framework's own kernel.
+    tuned : int
+        Configurations that were measured for this choice.
+    interrupted : bool
+        Whether Ctrl-C ended the search before its time.
+    config_index : int, optional
+        The place of the configuration in the space of the template.
+    remark : str
+        The compiler's remarks on our kernel, such as sums that do not fit into registers.
+    weights : str
+        The order of the weights in the workload of our kernel, which may differ from the problem's for 1×1 kernels.
+    """
+
+    how: str
+    template: str = ""
+    config: str = ""
+    why: str = ""
+    seconds: float = 0.0
+    rival_seconds: float = 0.0
+    tuned: int = 0
+    interrupted: bool = False
+    config_index: int | None = None
+    remark: str = ""
+    weights: str = ""
