@@ -13,10 +13,11 @@ import pytest
 import tilewright as tw
 from tests.functional import direct
 from tilewright.core.errors import UserError
+from tilewright.core.libraries import library_name
 from tilewright.functional import arrays
 from tilewright.functional.programs.launcher import MISALIGNED
 from tilewright.functional.programs.running import GpuProgram
-from tilewright.runtime.foreign import STREAMS, library_of
+from tilewright.runtime.foreign import STREAMS
 
 
 class ndarray:  # noqa: N801  # CuPy's name
@@ -210,7 +211,7 @@ def test_an_output_of_one_place_is_refused(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_the_stream_is_the_current_one_of_the_arrays_device(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = face(monkeypatch, np.from_dlpack, lambda: 1234)
-    assert STREAMS[library_of(ndarray(np.zeros(1)))](3) == 1234
+    assert STREAMS[library_name(type(ndarray(np.zeros(1))))](3) == 1234
     assert asked == [3]
 
 

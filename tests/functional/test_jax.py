@@ -320,3 +320,21 @@ def test_mistakes(given: dict[str, Any], message: str) -> None:
     for function in (tw.conv2d, jax.jit(lambda *a: tw.conv2d(*a, **given))):
         with pytest.raises(UserError, match=message):
             function(x, w, **(given if function is tw.conv2d else {}))
+
+
+def test_calls_on_derived_classes_are_explained_as_those_of_jax(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Derived(type("Array", (), {"__module__": "jaxlib"})):  # type: ignore[misc]  # JAX's own class has none
+        def __init__(self, held: Any) -> None:
+            self.held = held
+
+        def __dlpack__(self, **options: Any) -> Any:
+            return self.held.__dlpack__(**options)
+
+        def __dlpack_device__(self) -> Any:
+            return self.held.__dlpack_device__()
+
+    monkeypatch.setattr("tilewright.functional.jax.lowering.reason_for_xla", lambda problem, on: "a test says so")
+    x, w = arrays()
+    wanted = tw.explain_call(tw.conv2d, x, w, padding=1, groups=8)
+    assert wanted.endswith("XLA's own operator: a test says so")
+    assert tw.explain_call(tw.conv2d, Derived(x), w, padding=1, groups=8) == wanted

@@ -252,7 +252,7 @@ x, w = np.ones((1, 2, 6, 8), np.float32), np.ones((2, 1, 3, 3), np.float32)
 made = tw.conv2d(x, w, groups=2)
 plan = next(iter(plans._plans.values()))
 known = orc.linker() is not None  # of another version of llvmlite, its Python is needed
-slow = ("passes", "topi", "te", "core.hardware", "codegen.abi", "codegen.llvm.compile", "runtime.module")
+slow = "passes topi te core.hardware codegen.abi codegen.llvm.compile runtime.module runtime.opencl_driver".split()
 compiler = [name for name in sys.modules if name.startswith(tuple(f"tilewright.{one}" for one in slow))]
 compiler += {"importlib.metadata", "subprocess", "tarfile", *(["llvmlite"] if known else [])} & set(sys.modules)
 print(json.dumps([plan.origin, float(made.sum()), compiler]))

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..core.errors import UserError
+from ..core.libraries import library_name
 from ..core.text import kind_of
 from ..runtime.adopt import from_dlpack
 from ..runtime.array import NDArray, empty
@@ -50,7 +51,7 @@ LIBRARIES = {
 
 def library_of(array: Any) -> Library:
     """The library of an array; raises UserError for anything else."""
-    name = type(array).__module__.partition(".")[0]
+    name = library_name(type(array))
     found = LIBRARIES.get(name)
     if found is not None:
         return found

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..core.errors import UserError
+from ..core.libraries import library_name
 from ..core.text import quantity
 from ..runtime.device import Device, cpu, device
 from . import numpy_arrays
@@ -96,7 +97,7 @@ def explain_call(function: Callable[..., Any] | str, *args: Any, **named: Any) -
 
 def _by_xla(call: OperatorCall, problem: Problem, on: Device) -> str:
     """Return why a call on arrays of JAX runs XLA's own operator; "" if it runs ours."""
-    if type(call.x).__module__.partition(".")[0] not in numpy_arrays.JAX or call.options.tune is not None:
+    if library_name(type(call.x)) != "jax" or call.options.tune is not None:
         return ""
     from .jax.lowering import reason_for_xla
 
@@ -108,8 +109,8 @@ def _seen(call: OperatorCall) -> tuple[Signature, Device, str, Any]:
     if isinstance(call.x, np.ndarray):
         checked, function = numpy_arrays.signed(call)
         return checked, cpu(), "", function
-    if any(base.__module__.partition(".")[0] == "torch" for base in type(call.x).__mro__):
-        from .pytorch import explanations, tensors  # PyTorch is there: x is of it
+    if library_name(type(call.x)) == "torch":
+        from .pytorch import explanations, tensors
 
         tensors.check_types(call)
         checked, function = tensors.signed(explanations.as_read(call))

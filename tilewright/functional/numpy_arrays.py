@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..core.errors import UserError
+from ..core.libraries import library_name
 from ..core.text import kind_of
 from ..runtime.argument_checks import is_masked
 from ..runtime.cpu_driver import ALIGNMENT, aligned_bytes
@@ -26,8 +27,6 @@ from .programs.running import CpuProgram, failed
 
 Run = Callable[[Any, Any, Any, Any, Any], Any]
 _calls = PreparedCalls()
-JAX = ("jax", "jaxlib")
-"""The packages of JAX's arrays, and of the tracers that stand for them."""
 LARGE = 1 << 20
 """Results of at least these bytes begin at a cache line. That costs a microsecond, and lets kernels store whole lines
 past the caches."""
@@ -46,7 +45,7 @@ def call(name: str, x: np.ndarray, w: Any, bias: Any, residual: Any, out: Any, o
         pass
     except AttributeError:
         key = []  # without a hash: the call is not kept
-    if any(type(a).__module__.partition(".")[0] in JAX for a in (w, bias, residual)):  # such as traced weights
+    if any(library_name(type(a)) == "jax" for a in (w, bias, residual)):  # such as traced weights
         from .jax import arrays as jax_arrays
 
         return jax_arrays.call(name, x, w, bias, residual, out, options)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
+from ..core.libraries import library_name
 from . import numpy_arrays
 from .arguments.call import operator_call
 from .arguments.named_arguments import Named, named_input
@@ -29,8 +30,8 @@ def _of_any(name: str, x: Any, weight: Any, bias: Any, residual: Any, out: Any, 
     """Handle arrays of a new type: PyTorch's, of a class derived from NumPy's, or any with DLPack."""
     if isinstance(x, np.ndarray):
         return numpy_arrays.call_on_subclass(name, x, weight, bias, residual, out, options)
-    if any(base.__module__.partition(".")[0] == "torch" for base in type(x).__mro__):
-        # PyTorch is there: x is of it.
+    library = library_name(type(x))
+    if library == "torch":
         from .pytorch import calls as torch_calls
         from .pytorch import tensors as torch_tensors
 
@@ -40,12 +41,12 @@ def _of_any(name: str, x: Any, weight: Any, bias: Any, residual: Any, out: Any, 
             return torch_calls.call(name, x, weight, bias, residual, out, options)
         call = operator_call(name, x, weight, bias, residual, out, options)
         return torch_calls.call_on_subclass(globals()[name], call)
-    if any(base.__module__.partition(".")[0] in numpy_arrays.JAX for base in type(x).__mro__):
+    if library == "jax":
         from .jax import arrays as jax_arrays
 
         _calls[type(x)] = jax_arrays.call
         return jax_arrays.call(name, x, weight, bias, residual, out, options)
-    if type(x).__module__.partition(".")[0] == "cupy":
+    if library == "cupy":
         from . import cupy_arrays
 
         _calls[type(x)] = cupy_arrays.call

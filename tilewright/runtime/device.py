@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -14,14 +14,26 @@ from .absent_driver import ALIASES, TYPE_CODES, absent_drivers
 from .cpu_driver import CpuDriver
 from .cuda_driver import CudaDriver
 from .driver import COUNTS, DeviceAttributes, Driver, elsewhere
-from .opencl_driver import OpenClDriver
 
 if TYPE_CHECKING:
     from ..core.target import Target
 
-_PRESENT = (CpuDriver(), CudaDriver(), OpenClDriver())
-_DRIVERS: dict[str, Driver] = {**{driver.kind: driver for driver in _PRESENT}, **absent_drivers()}
-COUNTS.update((kind, driver.count) for kind, driver in _DRIVERS.items())
+_DRIVERS: dict[str, Driver] = {"cpu": CpuDriver(), "cuda": CudaDriver(), **absent_drivers()}
+
+
+def _driver(kind: str) -> Driver:
+    if kind == "opencl" and kind not in _DRIVERS:
+        from .opencl_driver import OpenClDriver  # not needed for known kernels of other kinds
+
+        _DRIVERS.setdefault(kind, OpenClDriver())
+    return _DRIVERS[kind]
+
+
+def _count(kind: str) -> Callable[[], int]:
+    return lambda: _driver(kind).count()
+
+
+COUNTS.update((kind, _count(kind)) for kind in (*_DRIVERS, "opencl"))
 _TARGETS = ("cuda", "opencl")
 """Kinds of devices that targets of the same name are for."""
 _TYPE_CODES = {"cpu": 1, "cuda": 2, "opencl": 4, **TYPE_CODES}
@@ -37,11 +49,11 @@ class Device:
     __slots__ = ("driver", "index", "kind")
 
     def __init__(self, kind: str, index: int) -> None:
-        if not isinstance(kind, str) or kind not in _DRIVERS or not isinstance(index, int):
+        if not isinstance(kind, str) or kind not in COUNTS or not isinstance(index, int):
             raise not_made("Device", "name it: tw.cpu(), tw.cuda(0), tw.opencl(0)")
         self.kind = kind
         self.index = index
-        self.driver = _DRIVERS[kind]
+        self.driver = _driver(kind)
 
     def __repr__(self) -> str:
         return f"{self.kind}({self.index})"

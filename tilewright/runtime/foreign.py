@@ -11,6 +11,7 @@ import numpy as np
 
 from ..codegen.abi import ArrayArgument, ScalarArgument
 from ..core.errors import UserError
+from ..core.libraries import library_name
 from .adopt import from_dlpack
 from .array import NDArray
 from .device import Device, device
@@ -50,12 +51,6 @@ def on_stream_of(library: str, on: Device) -> AbstractContextManager[Any]:
     return device("cuda", on.index).use_stream(STREAMS[library](on.index))
 
 
-def library_of(array: Any) -> str:
-    """The package that an array comes from; "torch" for any subclass of PyTorch's tensors."""
-    homes = [base.__module__.partition(".")[0] for base in type(array).__mro__]
-    return "torch" if "torch" in homes else homes[0]
-
-
 def adopted(wanted: Sequence[ArrayArgument | ScalarArgument], given: Sequence[Any]) -> Adopted | None:
     """Adopt the arrays of other libraries among arguments; None if there are none, or if the call is wrong.
 
@@ -70,7 +65,7 @@ def adopted(wanted: Sequence[ArrayArgument | ScalarArgument], given: Sequence[An
     found = [
         _adopt(want, a) if other else a for want, a, other in zip(wanted, given, foreign, strict=True)
     ]  # fmt: skip
-    return Adopted(found, library_of(given[foreign.index(True)]))
+    return Adopted(found, library_name(type(given[foreign.index(True)])))
 
 
 def _is_shared(a: Any) -> bool:
@@ -78,7 +73,7 @@ def _is_shared(a: Any) -> bool:
 
 
 def _adopt(want: Any, a: Any) -> NDArray:
-    library = library_of(a)
+    library = library_name(type(a))
     if library == "torch" and a.requires_grad:
         if sys.modules["torch"].is_grad_enabled():
             raise UserError(
@@ -86,7 +81,7 @@ def _adopt(want: Any, a: Any) -> NDArray:
                 fix="call it within torch.no_grad(), or register it: tilewright.torch_operator(..., gradient=True)",
             )
         a = a.detach()
-    if want.written and library in ("jax", "jaxlib"):
+    if want.written and library == "jax":
         raise UserError(
             f"{want.name} is written, and arrays of JAX do not change",
             fix=f"pass a new array of ours for it, and share its memory: jax.dlpack.from_dlpack({want.name})",
