@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from itertools import chain, islice
-from typing import TYPE_CHECKING
+from itertools import islice
+from typing import TYPE_CHECKING, Any
 
 from ...core.errors import UserError
 from ...core.target import Target
 from ...runtime.program import target_on
-from ...topi.templates import Epilogue
+from ...topi.templates import Convolution, Epilogue, PackagedTemplate
 from ...tune.model.machine import Machine
 from ..arguments.problem import Problem
 from ..programs.executable import Executable
@@ -60,7 +60,7 @@ def choose(
         return tuning.tuned(problem, on, target, epilogue, rival, earlier, budget)
     default = default_selection(problem, target)
     try:
-        made = without_spills(default, lambda: _others(problem, default, target), target, epilogue)
+        made = without_spills(default, lambda: _nearly_as_fast(problem, default, target), target, epilogue)
         if undecided:
             from . import tuning
 
@@ -77,26 +77,31 @@ def without_spills(
 ) -> tuple[Decision, Executable]:
     """Return the first selection that compiles without spills to memory; `first` if it was measured, or if all
     spill."""
-    made: list[tuple[Decision, Executable]] = []
-    for found in chain((first,), islice(_lazily(others), _ALTERNATIVES)):
-        notes = KernelNotes()
-        try:
-            program = compiled(found, target, epilogue, notes)
-        except UserError:
-            if not made:
-                raise
-            continue
-        made.append((described(found)._replace(remark=notes.text), program))
-        if first.measured or not notes.spilled:
-            return made[-1]
-    return made[0]
+    choice, program, spills = _compiled(first, target, epilogue)
+    if spills and not first.measured:
+        for other, code, still_spills in _compiled_in_turn(islice(others(), _ALTERNATIVES), target, epilogue):
+            if not still_spills:
+                return other, code
+    return choice, program
 
 
-def _lazily(others: Callable[[], Iterable[Selection]]) -> Iterator[Selection]:
-    yield from others()
+def _compiled(found: Selection, target: Target, epilogue: Epilogue) -> tuple[Decision, Executable, bool]:
+    """Compile a selection; also return whether its threads spill to memory."""
+    notes = KernelNotes()
+    program = compiled(found, target, epilogue, notes)
+    return described(found)._replace(remark=notes.text), program, notes.spilled > 0
 
 
-def _others(problem: Problem, first: Selection, target: Target) -> Iterator[Selection]:
+def _compiled_in_turn(
+    selections: Iterable[Selection], target: Target, epilogue: Epilogue
+) -> Iterator[tuple[Decision, Executable, bool]]:
+    """Compile one selection after another; skip selections that the compiler refuses."""
+    for each in selections:
+        with suppress(UserError):
+            yield _compiled(each, target, epilogue)
+
+
+def _nearly_as_fast(problem: Problem, first: Selection, target: Target) -> Iterator[Selection]:
     """Yield selections that models expect to be nearly as fast as `first`: of its strategy, then of others."""
     why = "the choice of the model whose threads keep all in registers"
     strategy, workload = first.template.strategy(target), first.workload
@@ -111,8 +116,16 @@ def _others(problem: Problem, first: Selection, target: Target) -> Iterator[Sele
             yield Selection(first.template, workload, config, why)
     able, workload = strategies_of(problem, target)
     most_cycles = SUITS * strategy.cost(workload)
-    for template in reversed(able):
-        if template is not first.template and template.strategy(target).cost(workload) <= most_cycles:
+    fast = [template for template in reversed(able) if template.strategy(target).cost(workload) <= most_cycles]
+    yield from _defaults(fast, workload, first, target, why)
+
+
+def _defaults(
+    able: Iterable[PackagedTemplate[Any]], workload: Convolution, first: Selection, target: Target, why: str
+) -> Iterator[Selection]:
+    """Yield the default configurations of strategies other than that of `first`."""
+    for template in able:
+        if template is not first.template:
             yield Selection(template, workload, template.default_config(workload, target), why)
 
 
@@ -123,12 +136,9 @@ def _otherwise(
     why = f"our default kernel ({default.template.name}) does not compile: {' '.join(refused.message.split())}"
     if rival:
         return Decision(THEIRS, why=why), None
-    able, workload = strategies_of(problem, target)
-    for template in able:
-        if template is not default.template:
-            found = Selection(template, workload, template.default_config(workload, target), why)
-            with suppress(UserError):
-                return described(found), compiled(found, target, epilogue)
+    others = _defaults(*strategies_of(problem, target), default, target, why)
+    for choice, program, _ in _compiled_in_turn(others, target, epilogue):
+        return choice, program
     raise UserError(
         f"no kernel of ours computes {problem} on {target}; {why}",
         fix="compute it in parts (fewer images at a time, or rows that overlap by the window), or by the "
