@@ -7,11 +7,27 @@ the batch. Otherwise it becomes part of the channels: as further groups, or as f
 from __future__ import annotations
 
 from collections.abc import Callable
+from enum import Enum
 from typing import Any, NamedTuple
 
 from .problem import CONV, WEIGHT_GRADIENT
 
 Array = Any
+
+
+class Case(Enum):
+    """The place of the additional dimension in a call that has none."""
+
+    BATCH = "the batch"
+    CHANNELS = "the channels"
+    SUMS = "the batch of the sums alone: bias, residual and activation follow"
+
+
+def case(op: str, has: tuple[bool, ...]) -> Case:
+    """Return the case of an operator; `has` says whether input, weights, bias and residual have the dimension."""
+    if has[1] or (op == WEIGHT_GRADIENT and has[0]):
+        return Case.CHANNELS
+    return Case.SUMS if has[2] or not has[0] else Case.BATCH  # kernels read one bias; the sums may be shared
 
 
 class Merged(NamedTuple):

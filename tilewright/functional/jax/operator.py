@@ -14,7 +14,7 @@ import jax
 from jax.extend.core import Primitive
 from jax.interpreters import ad, batching
 
-from ..arguments.batching import folded, merged, unfolded
+from ..arguments.batching import Case, case, folded, merged, unfolded
 from ..arguments.problem import CONV, POOLS, TRANSPOSES, WEIGHT_GRADIENT, Problem
 from ..planning.decision import Tune
 from .by_xla import activation_of, beside, by_xla, made_shape, with_epilogue
@@ -142,24 +142,25 @@ def _batched(arrays: Any, dims: Any, *, problem: Problem, tune: Tune) -> tuple[A
     size = next(held[name].shape[0] for name in names if has[name])
     if not size:
         return jax.numpy.zeros((0, *made_shape(problem)), problem.dtype), 0
-    by_weights = has.get("weights", False) or (problem.op == WEIGHT_GRADIENT and has["x"])
-    if not by_weights and (has.get("bias", False) or not has["x"]):  # kernels read one bias; the sums may be shared
+    order = ("x", "weights", "bias", "residual")
+    mapped = tuple(has.get(name, False) for name in order)
+    how = case(problem.op, mapped)
+    if how is Case.SUMS:
         core, x, axes = _plain(problem), held["x"], {name: 0 if there else None for name, there in has.items()}
         shared = (held["weights"],)
         sums = _batched((x, *shared), (0, None), problem=core, tune=tune)[0] if has["x"] else compute(core, x, *shared)
         added = [held.get("bias"), held.get("residual")]
         along = (axes["x"], axes.get("bias"), axes.get("residual"))
         return jax.vmap(partial(with_epilogue, problem), along)(sums, *added), 0
-    if not by_weights:
+    if how is Case.BATCH:
         whole = problem.with_batch(size * problem.shape[0])
         if "residual" in held and not has["residual"]:
             held["residual"] = jax.numpy.broadcast_to(held["residual"], (size, *held["residual"].shape))
         images = [folded(a) if name in ("x", "residual") else a for name, a in held.items()]
         return unfolded(compute(whole, *images, tune=tune), size), 0
-    order = ("x", "weights", "bias", "residual")
     given = tuple(held.get(name) for name in order)
     channel = 3 if problem.layout == "NHWC" else 1
-    call = merged(jax.numpy, problem.op, given, tuple(has.get(name, False) for name in order), channel, problem.groups)
+    call = merged(jax.numpy, problem.op, given, mapped, channel, problem.groups)
     batch, channels, height, width = problem.shape
     whole = problem._replace(
         shape=(batch, channels * call.channels, height, width), filters=problem.filters * call.filters,

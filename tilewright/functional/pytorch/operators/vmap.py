@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from ...arguments.batching import folded, merged, unfolded
+from ...arguments.batching import Case, case, folded, merged, unfolded
 from ...arguments.call import OPERATORS
 from ...arguments.problem import WEIGHT_GRADIENT
 from .expressions import activation_of
@@ -31,9 +31,10 @@ def convolution(call: Callable[..., Any], dims: Any, x: Any, weight: Any, bias: 
     if options.name == "depthwise_conv2d":
         weight = weight.flatten(int(has[1]), int(has[1]) + 1).unsqueeze(int(has[1]) + 1)
         options = options._replace(name="conv2d")
-    if has[1]:
+    how = case(OPERATORS[options.name].op, has)
+    if how is Case.CHANNELS:
         made = _by_channels(call, (x, weight, bias, residual), has, rank + 1 if last else 1, options)
-    elif has[2] or not has[0]:  # kernels read one bias; the sums may be shared
+    elif how is Case.SUMS:
         sums = call(folded(x) if has[0] else x, weight, None, None, *options._replace(activation=""))
         sums = unfolded(sums, x.shape[0]) if has[0] else sums[None]
         made = _with_epilogue(sums, bias, residual, has, options)
