@@ -71,6 +71,19 @@ def test_a_budget_where_gradients_are_recorded(monkeypatch: pytest.MonkeyPatch) 
         tw.conv2d(x, w, padding=1, groups=5, tune="slow")
 
 
+@pytest.mark.parametrize(
+    ("tune", "seconds"), [(None, 0), ("quick", 5), (30, 30), (0.5, 0.5), ("30s", 30), ("2m", 120), ("1.5", 1.5)]
+)
+def test_budgets_are_seconds_or_text(tune: Any, seconds: float) -> None:
+    assert plans.seconds_of(tune) == seconds
+
+
+@pytest.mark.parametrize("tune", ["slow", "0s", "-1s", 0, -1, True, float("nan"), (5,)])
+def test_other_budgets_are_refused(tune: Any) -> None:
+    with pytest.raises(UserError, match="which is not a budget"):
+        plans.seconds_of(tune)
+
+
 def arrays_of(library: str) -> Callable[[np.ndarray], Any]:
     """What makes an array of a library; "gradients" are of PyTorch, and record what is done to them."""
     if library == "numpy":

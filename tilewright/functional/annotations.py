@@ -29,5 +29,5 @@ Extent: TypeAlias = SupportsIndex | Sequence[SupportsIndex]
 Padding: TypeAlias = Extent | Sequence[Sequence[SupportsIndex]] | Literal["same", "valid"]
 SignalLayout: TypeAlias = Literal["NCW", "NWC"] | None
 ImageLayout: TypeAlias = Literal["NCHW", "NHWC"] | None
-Tune: TypeAlias = Literal["quick"] | float | None
+Tune: TypeAlias = str | float | None
 Precision: TypeAlias = Literal["ieee", "fp32", "tf32", "tf32_cut"]

@@ -98,9 +98,9 @@ def conv1d(
     layout : "NCW" or "NWC"
     out : array, optional
         Array that receives the result.
-    tune : "quick" or float, optional
-        Measure configurations for five seconds ("quick"), or for a number of seconds, unless done before; the result is
-        kept.
+    tune : "quick", float or str, optional
+        Measure configurations for five seconds ("quick"), a number of seconds, or a time such as "2m", unless done
+        before; the result is kept.
     precision : "fp32", "ieee", "tf32" or "tf32_cut"
         Applies to float32. "ieee" multiplies and adds in float32. "fp32" is as exact, but may use matrix instructions:
         three products of operands split into parts of 11 bits. "tf32" may round operands to 11 significant bits.
@@ -164,9 +164,9 @@ def conv2d(
     layout : "NCHW" or "NHWC"
     out : array, optional
         Array that receives the result.
-    tune : "quick" or float, optional
-        Measure configurations for five seconds ("quick"), or for a number of seconds, unless done before; the result is
-        kept.
+    tune : "quick", float or str, optional
+        Measure configurations for five seconds ("quick"), a number of seconds, or a time such as "2m", unless done
+        before; the result is kept.
     precision : "fp32", "ieee", "tf32" or "tf32_cut"
         Applies to float32; see `conv1d`.
 

@@ -60,8 +60,9 @@ def plan_for(
         The other library that could compute it, with its version; "" if there is none.
     activation : callable, optional
         The function behind a problem's "custom:" activation.
-    tune : None, "quick" or float
-        None takes a known or default configuration. "quick" measures for 5 seconds, a number for as many seconds.
+    tune : None, float or str
+        None takes a known or default configuration. "quick" measures for 5 seconds, a number for as many seconds, and
+        "2m" for two minutes.
 
     Returns
     -------
@@ -104,9 +105,12 @@ def seconds_of(tune: Tune) -> float:
         return 0.0
     if tune == "quick":
         return 5.0
-    if isinstance(tune, (int, float)) and not isinstance(tune, bool) and tune > 0:
-        return float(tune)
-    raise UserError(f"tune is {tune!r}, which is not a budget", fix='give None, "quick", or a number of seconds')
+    from ...tune.session.budget import in_seconds  # not needed by calls that do not search
+
+    found = in_seconds(tune)
+    if found is None or not found > 0:
+        raise UserError(f"tune is {tune!r}, which is not a budget", fix='give None, "quick", seconds, or "2m"')
+    return found
 
 
 def forget() -> None:

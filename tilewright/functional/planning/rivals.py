@@ -38,8 +38,8 @@ UNSURE = (-1.5, 1.0)
 Below 0, our kernel is compiled in any case. PyTorch was faster on four of 524 random layers with estimates from
 -1.5 to -1.
 """
-_MOST_TIMED_SECONDS = 20e-3
-"""The most seconds that the slower kernel is expected to take in such a timing."""
+MOST_TIMED_SECONDS = 20e-3
+"""The most seconds that the slower kernel, or a training step of PyTorch's, is expected to take in such a timing."""
 _MOST_TIMED_BYTES = 1 << 28
 """The most bytes of the arrays that such a timing allocates."""
 _WEIGHT_OF_RATES = 0.02
@@ -155,7 +155,7 @@ def is_undecided(problem: Problem, on: Device) -> bool:
     if not found.away or not (is_unsure(found.ratio) or _is_unknown(problem)):
         return False
     size, seconds = cpu_rates.work(problem, cpu_rates.OURS)[1], cpu_rates.expected_seconds(problem, instruction_set())
-    return size <= _MOST_TIMED_BYTES and seconds <= _MOST_TIMED_SECONDS
+    return size <= _MOST_TIMED_BYTES and seconds <= MOST_TIMED_SECONDS
 
 
 def is_unsure(ratio: float) -> bool:

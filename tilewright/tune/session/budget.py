@@ -18,12 +18,18 @@ def duration(text: str) -> float | None:
     return float(found[1]) * _UNITS[found[2]] if found is not None and float(found[1]) else None
 
 
+def in_seconds(budget: Any) -> float | None:
+    """Return seconds from a number of them, or from text as `duration` reads it; None for anything else."""
+    if isinstance(budget, str):
+        return duration(budget)
+    return float(budget) if isinstance(budget, (int, float)) and not isinstance(budget, bool) else None
+
+
 def seconds_of(budget: Any, primitive: str, name: str = "budget") -> float | None:
     """Return a budget in seconds, from a number or text; None without a budget. UserError for anything else."""
     if budget is None:
         return None
-    number = isinstance(budget, (int, float)) and not isinstance(budget, bool)
-    found = float(budget) if number else duration(budget) if isinstance(budget, str) else None
+    found = in_seconds(budget)
     if found is None or not 0 < found < float("inf"):
         raise UserError(
             f"{name}={budget!r} is not a duration", primitive=primitive, fix='give seconds, or text such as "15m"'

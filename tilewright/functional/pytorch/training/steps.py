@@ -28,8 +28,6 @@ from ..threads import by_pytorch, lost
 from ..timing import in_turns
 from .shortest_path import shortest
 
-_MOST_TIMED_SECONDS = 20e-3
-"""Steps are timed if PyTorch's kernels take at most these seconds, as estimated by rates."""
 _HOST_SECONDS = 80e-6
 """The host's time that our backward pass costs more than PyTorch's.
 
@@ -98,7 +96,7 @@ def _are_faster(ours: list[Problem], every: list[Problem], call: OperatorCall, c
     Each process times anew, so programs that ask for the same bits in each run get the decision by rates.
     """
     saved, seconds = rivals.saved_by(ours, every)
-    if seconds > _MOST_TIMED_SECONDS or lost() or torch.are_deterministic_algorithms_enabled():
+    if seconds > rivals.MOST_TIMED_SECONDS or lost() or torch.are_deterministic_algorithms_enabled():
         alone_for_x = len(ours) < len(every) and call.x.requires_grad
         return saved > _HOST_SECONDS + (_LEAST_SAVED_SHARE_BESIDE if alone_for_x else _LEAST_SAVED_SHARE) * seconds
     with ThreadPoolExecutor(1) as apart:  # hooks for saved tensors and modes of this thread do not see the steps
