@@ -261,7 +261,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--out", type=Path, default=Path("acceptance"))
     parser.add_argument("--seconds", type=float, default=3600, help="stop after this many")
     parser.add_argument("--gpus", type=int, default=1, help="run a part on each of this many GPUs")
-    parser.add_argument("--only", default="", help="units in whose name this stands: float16, convnext")
+    parser.add_argument("--only", default="", help="units with this text in their names: float16, convnext")
     parser.add_argument("--list", action="store_true", help="print the parts and their units, and measure nothing")
     parser.add_argument("--here", action="store_true", help="in this process, without the table")
     given = parser.parse_args(arguments)

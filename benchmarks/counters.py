@@ -219,7 +219,7 @@ def markdown(rows: Iterable[Row]) -> Iterable[str]:
 def main() -> int:
     """Explain, count, compare."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*", metavar="NAME", help="kernels whose names begin so; by default all")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="beginnings of the names of kernels; by default all")
     parser.add_argument("--ncu", default=shutil.which("ncu") or "", help="the program ncu; by default the one on PATH")
     parser.add_argument("--markdown", action="store_true")
     parser.add_argument("--run", metavar="NAME", help="run this kernel once, and do nothing else")

@@ -269,7 +269,7 @@ def compile_times() -> None:
         began = time.perf_counter()
         module = tw.build(s, args, "llvm")
         whole = time.perf_counter() - began
-        parts.append(f"{name} {whole * 1e3:.0f} ms, of which LLVM {module.program.compile_seconds * 1e3:.0f}")
+        parts.append(f"{name} {whole * 1e3:.0f} ms, LLVM {module.program.compile_seconds * 1e3:.0f}")
     print("building: " + "; ".join(parts))
 
 

@@ -270,7 +270,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("networks"))
     parser.add_argument("--trials", type=int, default=12, help="configurations of each layer")
     parser.add_argument("--seconds", type=float, default=60)
-    parser.add_argument("--only", default="", help="tune layers in whose description this stands: float32")
+    parser.add_argument("--only", default="", help="tune layers with this text in their descriptions: float32")
     parser.add_argument("--again", action="store_true", help="also layers with a record, from which the search begins")
     parser.add_argument("--compile-only", type=int, metavar="N", help="compile this many layers, and stop")
     parser.add_argument("--ship", action="store_true", help="measure nothing: put the contents of DIR into the package")

@@ -344,7 +344,7 @@ def main() -> None:
     parser.add_argument("parts", nargs="*", default=["host", "layers", "models"])
     parser.add_argument("--rivals", type=Path)
     parser.add_argument("--seconds", type=float, default=60, help="for measuring layers")
-    parser.add_argument("--only", default="", help="measure layers in whose description this stands: bfloat16")
+    parser.add_argument("--only", default="", help="measure layers with this text in their descriptions: bfloat16")
     parser.add_argument("--batches", type=int, nargs="*", default=[1, 32, 128])
     parser.add_argument("--verbose", action="store_true")
     given = parser.parse_args()

@@ -111,7 +111,7 @@ def ship(pairs: list[Pair]) -> str:
     for path, own in logs.items():
         write(path, own)
     other = sum(pair["plain"][:2] != pair["fused"][:2] for pair in pairs)
-    return f"{len(pairs)} pairs, {other} of which are two configurations"
+    return f"{len(pairs)} pairs, {other} with two configurations"
 
 
 def _is_of_its_layer(record: Record, other: Record) -> bool:
@@ -133,7 +133,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("plain", type=Path, metavar="PLAIN", help="the output of a sweep")
     parser.add_argument("epilogues", type=Path, metavar="EPILOGUES", help="the output of a sweep with --epilogue")
-    parser.add_argument("names", nargs="*", metavar="NAME", help="rows in whose name and mode this stands")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="rows with this text in their name and mode")
     parser.add_argument("--bound", type=float, default=inf, help="the allowed cost of an epilogue: 1.03")
     parser.add_argument("--seconds", type=float, default=1e9, help="begin no row after this many")
     parser.add_argument("--compile-only", action="store_true", help="measure nothing, and write OUT/programs")
@@ -142,7 +142,7 @@ def main() -> None:
     given = parser.parse_args()
     for folder in (given.plain, given.epilogues):
         if not (folder / "sweep.json").exists():
-            parser.error(f"{folder} has no sweep.json: give what `benchmarks.convolution_sweep --out DIR` wrote")
+            parser.error(f"{folder} has no sweep.json: give the output of `benchmarks.convolution_sweep --out DIR`")
     given.out.mkdir(parents=True, exist_ok=True)
     plain, fused = _lines(given.plain), _lines(given.epilogues)
     records = {path: read(path) for path in shipped.RECORDS.glob("*.log")}

@@ -37,7 +37,7 @@ _TRIPLE = re.compile(r'^([^"\n]*?)(r?f?)"""(.*?)"""', re.DOTALL | re.MULTILINE)
 _COMMENT = re.compile(r"(?:^[ ]*|  )#:? (?!fmt:|type:|noqa|ruff:)([^\n]*)", re.MULTILINE)
 _STRING = re.compile(r'"((?:[^"\\\n]|\\.)*)"')
 _CODE = re.compile(r"``[^`\n]*``|`[^`]*`")
-_SENTENCE_END = re.compile(r"(?<=[.!?])[\"')*]*\s+(?=[\"'(*`A-Z0-9])")
+_SENTENCE_END = re.compile(r"(?<=[.!?])[\"')*]*\s+(?=[\"'(*`{A-Z0-9])")
 _PART = tuple[str, int, str]
 """One text: its kind, the line where it begins, and the text."""
 
@@ -67,7 +67,8 @@ def texts_of(path: Path) -> Iterator[_PART]:
     code = _COMMENT.sub("", rest)
     joined = re.sub(r'(?<=[^"\s])([ ]?)"(\s*)\n\s*f?"(?=[^"])', r"\1", code)  # implicit concatenation
     for match in _STRING.finditer(joined):
-        if match[1].count(" ") >= 2 and r"\n" not in match[1]:
+        is_list = joined[match.end() : match.end() + 80].lstrip(" \n,").removeprefix(")").startswith(".split()")
+        if match[1].count(" ") >= 2 and r"\n" not in match[1] and not is_list:
             yield "messages", 0, re.sub(r"\{[^{}]*\}", "{}", match[1])
 
 

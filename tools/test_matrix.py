@@ -225,7 +225,7 @@ def main(given: Sequence[str]) -> int:
     """Run the cells that are asked for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--list", action="store_true", help="show the cells")
-    parser.add_argument("--cell", action="append", default=[], help="run the cells whose name contains this")
+    parser.add_argument("--cell", action="append", default=[], help="run the cells with this text in their names")
     extent = parser.add_mutually_exclusive_group()
     extent.add_argument("--whole", action="store_true", help="run the whole suite in every cell")
     extent.add_argument("--brief", action="store_true", help="run the tests that show the condition in seconds")

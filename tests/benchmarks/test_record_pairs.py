@@ -92,7 +92,7 @@ def pair(plain: int, fused: int) -> dict[str, Any]:
 
 def test_a_pair_replaces_the_records_of_its_layer(records: Path) -> None:
     """That of another strategy is said to be faster, by another run, and would keep calls from the pair."""
-    assert ship([pair(24, 25)]) == "1 pairs, 1 of which are two configurations"
+    assert ship([pair(24, 25)]) == "1 pairs, 1 with two configurations"
     assert kept(records / SWEEPS) == [(DIRECT, 0), (PLANES, 24)]
     assert kept(records / EPILOGUES) == [(DIRECT, 0), (PLANES, 25)]
     assert [each["input"][2] for each in read(records / SWEEPS)][1] == json.loads(
@@ -101,7 +101,7 @@ def test_a_pair_replaces_the_records_of_its_layer(records: Path) -> None:
 
 
 def test_one_configuration_needs_one_record(records: Path) -> None:
-    assert ship([pair(25, 25)]) == "1 pairs, 0 of which are two configurations"
+    assert ship([pair(25, 25)]) == "1 pairs, 0 with two configurations"
     assert kept(records / EPILOGUES) == [(DIRECT, 0)]
 
 

@@ -47,7 +47,7 @@ def test_each_thread_copies_the_elements_that_it_reads() -> None:
 
 def test_a_thread_that_reads_others_is_refused() -> None:
     e = Copied(step=32, tile=2)  # thread t reads elements 2 * t and 2 * t + 1
-    with refused("bind", "it would see only the part that it computes", fix="unbound"):
+    with refused("bind", "sees only its own copy", fix="unbound"):
         tw.lower(e.s, [e.A, e.C])
 
 
@@ -80,5 +80,5 @@ def test_an_element_for_another_index_is_refused(tag: str) -> None:
     s[C].bind(C.op.axis[0], te.thread_axis("threadIdx.x"))
     s[B].compute_at(s[C], C.op.axis[0])
     s[B].bind(B.op.axis[0], te.thread_axis(tag))
-    with refused("bind", "it would see only the part that it computes", fix="unbound"):
+    with refused("bind", "sees only its own copy", fix="unbound"):
         tw.lower(s, [A, C])

@@ -83,7 +83,7 @@ def test_files_beside_the_caller_are_not_imported(tmp_path: Path, monkeypatch: p
 
 def test_a_gpu_of_an_unknown_architecture_is_not_calibrated() -> None:
     on: Any = SimpleNamespace(attributes=DeviceAttributes("A GPU of tomorrow", "99.9", multi_processor_count=1))
-    with pytest.raises(UserError, match=r"A GPU of tomorrow has compute version 99\.9, of which no data are known"):
+    with pytest.raises(UserError, match=r"A GPU of tomorrow has compute version 99\.9, and no data about it are known"):
         calibrate(on)
 
 

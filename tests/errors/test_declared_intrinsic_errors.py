@@ -86,7 +86,7 @@ def test_axes_and_regions_are_named() -> None:
         "tensorize",
         "axis 'j' of stage 'C' runs over 8 values inside the tensorized loops",
         "axis 'i' of the intrinsic 'gemv' over 16",
-        "the regions of the stage are (i: 1, j: 8), those of the intrinsic (i: 16)",
+        "the regions of the stage are (i: 1, j: 8), the regions of the intrinsic (i: 16)",
         fix="split so that the tensorized loops run over 16 values of 'j'",
     ):
         lower(p)

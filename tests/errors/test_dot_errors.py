@@ -58,7 +58,7 @@ def test_an_operand_that_is_not_packed() -> None:
             "tensorize",
             "vnni loads 16 columns of 4 terms each as 64 neighbouring bytes",
             "reads 'B' at",
-            fix="pack it: te.compute((k // 4, n, 4)",
+            fix="pack it: `te.compute((k // 4, n, 4)",
         ):
             Dot(layout).build()
 

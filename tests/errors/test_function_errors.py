@@ -88,7 +88,7 @@ def test_arguments_of_functions() -> None:
 def test_atomic_updates() -> None:
     with refused("call_intrin", "atomic_add is given 1, 2", fix="tir.address_of"):
         tir.call_intrin("float32", "tir.atomic_add", 1, 2)
-    with refused("call_intrin", "of type int32, on 'B', whose elements are float32", fix='astype("float32")'):
+    with refused("call_intrin", "of type int32, on 'B' with elements of float32", fix='astype("float32")'):
         tir.call_intrin("float32", "tir.atomic_add", tir.address_of(BUFFER.vload(0)), te.var("x"))
     with refused("call_intrin", "atomic_or", fix="give an integer buffer"):
         tir.call_intrin("float32", "tir.atomic_or", tir.address_of(BUFFER.vload(0)), 1.0)

@@ -113,7 +113,7 @@ def test_schedules() -> None:
     b = two_nests(a)
     s = te.create_schedule(b.op)
     i, j, k = b.op.axis
-    with refused("reorder", "'j' and 'i' of the script 'two_nests' are not directly inside", fix="(i), (j), (k)"):
+    with refused("reorder", "'j' and 'i' of script 'two_nests' are not perfectly nested", fix="(i), (j), (k)"):
         s[b].reorder(j, i)
     with refused("fuse", "'i' and 'j'", fix="one nest"):
         s[b].fuse(i, j)

@@ -237,7 +237,7 @@ def test_global_memory_inside_a_kernel(e: Example) -> None:
     with refused(
         "compute_at",
         "stage 'B'",
-        "'c.outer', which is bound to blockIdx.x",
+        "'c.outer', bound to blockIdx.x",
         "global",
         fix='set_scope("shared")',
         step='s[B].set_scope("global")',
@@ -262,7 +262,7 @@ def test_threads_that_do_not_share_the_memory(e: Example) -> None:
     e.s[e.B].compute_at(e.s[e.C], e.inner)
     _, part = e.s[e.B].split(e.B.op.axis[0], factor=16)
     e.s[e.B].bind(part, te.thread_axis("threadIdx.x"))
-    says = "axis 'b.inner' of stage 'B' is bound to threadIdx.x", "local memory, of which each thread has its own"
+    says = "axis 'b.inner' of stage 'B' is bound to threadIdx.x", "local memory: each thread sees only its own copy"
     with refused("bind", *says, fix="leave 'b.inner' unbound", step="s[B].bind(b.inner, threadIdx.x)"):
         e.lower()
 
@@ -300,7 +300,7 @@ def test_a_statement_on_blocks_that_do_not_share_its_result(e: Example) -> None:
     s = te.create_schedule(C.op)
     s[C].bind(C.op.axis[0], te.thread_axis("threadIdx.x"))
     s[B].compute_at(s[C], C.op.axis[0])
-    says = "the statement of stage 'B' runs on blockIdx.x, but its result is kept in local memory"
+    says = "the statement of stage 'B' runs on blockIdx.x, but its result is in local memory"
     with refused("compute_at", says, fix="leave 'B' at the root", step="s[B].compute_at(C, i)"):
         tilewright.lower(s, [e.A, C])
 
@@ -608,10 +608,10 @@ def test_threads_that_keep_more_than_their_registers() -> None:
     s = te.create_schedule(C.op)
     s[C].bind(C.op.axis[0], te.thread_axis("threadIdx.x"))
     s[B].compute_at(s[C], C.op.axis[0])
-    with pytest.warns(UserWarning, match="each thread keeps 128 words of 32 bits") as caught:
+    with pytest.warns(UserWarning, match="each thread keeps 128 32-bit words") as caught:
         tilewright.build(s, [A, C], "cuda")
     (said,) = [str(warning.message) for warning in caught]
-    assert "(B alone 128), but in blocks of 1,024 threads it has 64 registers" in said
+    assert "(B alone 128), but has 64 registers in blocks of 1,024 threads" in said
     assert "step: s[C].bind(i, threadIdx.x) at " in said
     assert "step: s[B].compute_at(C, i) at " in said
     assert "fix: let each thread compute less" in said

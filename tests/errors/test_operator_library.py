@@ -223,13 +223,13 @@ WINDOWS: list[tuple[str, Callable[[], Any], str, str]] = [
     (
         "conv2d_winograd_nchw",
         lambda: nn.conv2d_winograd_nchw(IMAGES, te.placeholder((2, 6, 8, 8), name="L"), 1, 4, 1, None),
-        "weight 'L' has kernels of 8×8, whose tiles of 9×9 would lose",
+        "weight 'L' has kernels of 8×8, but tiles of 9×9 would lose",
         "use conv2d_nchw",
     ),
     (
         "conv2d_winograd_nhwc",
         lambda: nn.conv2d_winograd_nhwc(IMAGES, te.placeholder((9, 9, 5, 2)), 1, 0, 1, None, True),
-        "shape [9, 9, 5, 2], whose tiles of 9×9",
+        "shape [9, 9, 5, 2], but tiles of 9×9",
         "use conv2d_nhwc",
     ),
     (
@@ -328,7 +328,7 @@ REST: list[tuple[str, Callable[[], Any], str, str]] = [
     ),
     ("resize2d", lambda: image.resize2d(IMAGES, None, (2, 0)), "argument 'size' is 0", "int >= 1"),
     ("resize2d", lambda: image.resize2d(IMAGES, None, 2, "NCW"), "layout 'NCW' does not fit 'X'", "H, W among them"),
-    ("resize1d", lambda: image.resize1d(OPEN, None, 2, "WC"), "whose spatial extents are not constant", "constant"),
+    ("resize1d", lambda: image.resize1d(OPEN, None, 2, "WC"), "but its spatial extents must be constant", "constant"),
     ("resize3d", lambda: image.resize3d(IMAGES, None, 2), "layout 'NCDHW' does not fit", "D, H, W among them"),
     ("upsampling", lambda: nn.upsampling(IMAGES, 0, 2), "scales (0, 2) for extents ['4', '5']", "positive"),
     ("upsampling", lambda: nn.upsampling(IMAGES, float("inf"), 2), "scales (inf, 2) for extents ['4', '5']", "finite"),

@@ -115,7 +115,7 @@ BRANCHES: list[Callable[..., Any]] = [
 
 @pytest.mark.parametrize("function", BRANCHES)
 def test_python_branches_on_an_axis(function: Callable[..., Any]) -> None:
-    with refused("", "is not known while the program is being built", fix="te.if_then_else"):
+    with refused("", "is not known while the program is built", fix="te.if_then_else"):
         te.compute((4, 4), function)
 
 

@@ -49,7 +49,7 @@ def test_something_that_is_no_tensor(e: Example) -> None:
 
 
 def test_an_axis_of_another_stage(e: Example) -> None:
-    with refused("split", "axis 'x' is not an axis of stage 'C', whose loops are i, j, k", fix="s[T].op.axis"):
+    with refused("split", "axis 'x' is not an axis of stage 'C', which has the loops i, j, k", fix="s[T].op.axis"):
         e.s[e.C].split(e.D.op.axis[0], factor=4)
 
 
@@ -338,7 +338,7 @@ def test_compute_at_of_an_output(e: Example) -> None:
 
 
 def test_compute_at_an_axis_of_another_stage(e: Example) -> None:
-    with refused("compute_at", "axis 'i' is not an axis of stage 'D', whose loops are x, y"):
+    with refused("compute_at", "axis 'i' is not an axis of stage 'D', which has the loops x, y"):
         e.s[e.C].compute_at(e.s[e.D], e.C.op.axis[0])
 
 

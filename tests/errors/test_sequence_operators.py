@@ -27,7 +27,7 @@ dynamic = topi.dynamic_strided_slice
 MISTAKES: list[tuple[str, Callable[[], Any], str, str]] = [
     ("lstm", lambda: nn.lstm(ROWS, GATES, STATE), "Xs 'R' has the shape [3, 8]", "(steps, batch, inputs)"),
     ("lstm", lambda: nn.lstm(SEQUENCE, floats(15, 3), STATE), "Wi has the shape [15, 3]", "(4 * hidden, inputs)"),
-    ("lstm", lambda: nn.lstm(SEQUENCE, GATES, GATES), "dimension 1 of Wh and what Xs, Wi and proj ask for", "agree"),
+    ("lstm", lambda: nn.lstm(SEQUENCE, GATES, GATES), "dimension 1 of Wh and its extent by Xs, Wi and proj", "agree"),
     ("lstm", lambda: nn.lstm(SEQUENCE, GATES, STATE, LINE), "dimension 0 of Bi", "agree"),
     ("lstm", lambda: nn.lstm(SEQUENCE, GATES, STATE, ROWS), "Bi 'R' has the shape [3, 8]", "(16,)"),
     ("lstm", lambda: nn.lstm(SEQUENCE, GATES, STATE, weight_layout="IFG"), "weight_layout='IFG'", "IFGO"),

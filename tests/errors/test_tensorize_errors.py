@@ -376,7 +376,7 @@ def test_two_distances_of_lines_for_one_operand() -> None:
         "8 modulo 32",
         "4 modulo 8",
         "lanes of the second want one bank at a time",
-        fix="a copy of its own, by a cache_read for each reader, or decide: s[B.shared].storage_align(",
+        fix="its own copy, by a cache_read for each, or choose one distance: s[B.shared].storage_align(",
     ):
         two.build()
     tile = two.tiles[-1]

@@ -84,7 +84,7 @@ def test_more_rows_than_a_warp_has() -> None:
 
 
 def test_warps_that_are_no_warpgroup() -> None:
-    with refused("tensorize", "four warps of a warpgroup execute", "threadIdx.y has no loop", fix="to threadIdx.y"):
+    with refused("tensorize", "an instruction of four warps", "threadIdx.y has no loop", fix="to threadIdx.y"):
         Product(warps="threadIdx.z").build()
 
 

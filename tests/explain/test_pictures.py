@@ -101,7 +101,7 @@ def test_instructions_of_a_thread_hold_no_fragments() -> None:
     bind(s[C], *zip(C.op.axis, ("blockIdx.x", "threadIdx.x"), strict=True))
     s[C].tensorize(s[C].split(k, 4)[1], intrin.dp4a())
     assert any("elements of one block" in text for text in texts(s.draw(target="cuda")))
-    with pytest.raises(UserError, match="no stage is tensorized by an instruction whose lanes hold fragments"):
+    with pytest.raises(UserError, match="no stage is tensorized by an instruction with fragments"):
         s.draw(view="fragments", target="cuda")
 
 

@@ -171,7 +171,7 @@ def test_truth_values() -> None:
     assert bool(const(0)) is False
     values: Any = [x < y, x, x + y, const(1.0)]
     for value in values:
-        with pytest.raises(UserError, match="is not known while the program is being built"):
+        with pytest.raises(UserError, match="is not known while the program is built"):
             bool(value)
     with pytest.raises(UserError, match="chained comparisons"):
         0 < x < 10

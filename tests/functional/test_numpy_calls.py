@@ -237,7 +237,7 @@ def test_a_masked_array_is_refused(what: str) -> None:
     }
     tw.conv2d(**given, groups=2)  # kernels that are known change nothing
     given[what] = np.ma.masked_array(given[what], given[what] > 0)
-    with pytest.raises(UserError, match=f"conv2d: {what} is a masked array, whose mask a call does not see") as caught:
+    with pytest.raises(UserError, match=f"conv2d: {what} is a masked array, and calls do not read masks") as caught:
         tw.conv2d(**given, groups=2)
     given[what] = eval(caught.value.fix.rpartition(" ")[2], {what: given[what]})
     assert tw.conv2d(**given, groups=2).shape == (1, 2, 4, 6)

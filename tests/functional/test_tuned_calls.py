@@ -301,7 +301,7 @@ def test_a_budget_has_no_effect_where_pytorch_traces(how: str, monkeypatch: pyte
         return tuple(torch.compile(Model(), backend="aot_eager", fullgraph=True)(x).shape)
 
     name, shape = ("max_pool2d", (1, 6, 4, 5)) if how == "pool" else ("conv2d", (1, 6, 7, 9))
-    with pytest.warns(UserWarning, match=f"{name}: tune=600 has no effect if PyTorch traces a call"):
+    with pytest.warns(UserWarning, match=f"{name}: tune=600 has no effect while PyTorch traces a call"):
         found = result()
     assert found == shape
 

@@ -95,8 +95,8 @@ def test_division_by_zero() -> None:
 
 def test_undefined_names() -> None:
     A = buf("A", 4)
-    fails(function((A,), store(A, Var("i"), 0.0)), empty(4), match="variable i is used where it is not defined")
-    fails(function((A,), store(buf("T", 4), 0, 0.0)), empty(4), match="no storage is allocated")
+    fails(function((A,), store(A, Var("i"), 0.0)), empty(4), match="variable i is used outside of its definition")
+    fails(function((A,), store(buf("T", 4), 0, 0.0)), empty(4), match="without allocated storage")
 
 
 # Unwritten memory.
@@ -172,7 +172,7 @@ def test_a_barrier_on_other_memory_does_not_help() -> None:
 
 
 def test_overwriting_what_another_thread_reads_needs_a_barrier() -> None:
-    text = fails(exchange(SYNC, turns=2), empty(2, 8), match="S: race: overwrites what thread 7 of block 0 read")
+    text = fails(exchange(SYNC, turns=2), empty(2, 8), match="overwrites an element that thread 7 of block 0 read")
     assert "k = 1" in text
     B, S, k = buf("B", 2, 8), buf("S", 8, scope="shared"), Var("k")
 
@@ -205,7 +205,7 @@ def test_a_shift_in_place_is_a_race() -> None:
         fill = seq(store(S, t, t.astype("float32")), SYNC)
         return alloc(S, fill, store(S, t, load(S, (t + 1) % 8)))
 
-    fails(function((B,), in_block(8, body)), empty(8), match="race: overwrites what thread")
+    fails(function((B,), in_block(8, body)), empty(8), match="race: overwrites an element that thread")
 
 
 def test_threads_that_store_different_values_in_one_place() -> None:
@@ -422,7 +422,7 @@ def test_a_copy_overwrites_what_others_still_read() -> None:
         use = store(B, (b, t), load(S, 7 - t))
         return alloc(S, store(S, t, load(A, t)), SYNC, use, Copy(S, (t,), load(A, 7 - t), 4))
 
-    fails(function((A, B), in_block(8, body)), empty(8), empty(2, 8), match="S: race: overwrites what thread")
+    fails(function((A, B), in_block(8, body)), empty(8), empty(2, 8), match="race: overwrites an element that thread")
 
 
 @pytest.mark.parametrize("step", [Commit(), Await(0, ())])
@@ -430,4 +430,4 @@ def test_groups_are_those_of_all_threads(step: Stmt) -> None:
     A = buf("A", 8)
     fails(function((A,), step), empty(8), match="outside any kernel")
     some = function((A,), in_block(8, lambda b, t: If(t < 4, step, None)))
-    fails(some, empty(8), match="where not all threads of the block come by")
+    fails(some, empty(8), match="that not all threads of the block reach")

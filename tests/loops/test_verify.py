@@ -68,7 +68,7 @@ def test_a_well_formed_function_passes() -> None:
 
 def test_variables_are_defined() -> None:
     i = Var("i")
-    rule = "variable i is used where it is not defined"
+    rule = "variable i is used outside of its definition"
     broken(store(A, i, 0.0), rule=rule)
     broken(loop(i, 8, NOTHING), store(A, i, 0.0), rule=rule)
     broken(Let(Var("x"), i, NOTHING), rule=rule)
@@ -78,7 +78,7 @@ def test_variables_are_defined() -> None:
 
 def test_variables_are_defined_once_on_a_path() -> None:
     i, n = Var("i"), Var("n")
-    rule = "variable . is defined again where it is defined already"
+    rule = "variable . is defined twice"
     broken(loop(i, 8, loop(i, 8, NOTHING)), rule=rule)
     broken(loop(i, 8, Let(i, ONE, NOTHING)), rule=rule)
     broken(loop(n, 8, NOTHING), params=(n,), rule=rule)
@@ -98,8 +98,8 @@ def test_buffers_have_storage() -> None:
 
 def test_storage_is_allocated_once_on_a_path() -> None:
     T = buf("T", 8)
-    broken(alloc(T, alloc(T, NOTHING)), rule="buffer T is allocated where it has storage already")
-    broken(alloc(A, NOTHING), rule="buffer A is allocated where")
+    broken(alloc(T, alloc(T, NOTHING)), rule="buffer T is allocated twice")
+    broken(alloc(A, NOTHING), rule="buffer A is allocated twice")
     broken(alloc(buf("V", 8, of=A), NOTHING), rule="buffer V is allocated, but is a view of A")
     broken(alloc(buf("F", 8.0), NOTHING), rule="a size of F, .*, has type float32, not an integer type")
 
@@ -255,9 +255,7 @@ def test_exchanges_between_threads_stand_alone() -> None:
 
 def test_what_was_expanded_or_made_vectors_is_gone() -> None:
     i = Var("i")
-    broken(
-        loop(i, 8, store(A, i, 0.0), LoopKind.VECTORIZED), form=Form.SCALAR, rule="a loop is to run as vectors after"
-    )
+    broken(loop(i, 8, store(A, i, 0.0), LoopKind.VECTORIZED), form=Form.SCALAR, rule="marked as a vector loop after")
     broken(thread("vt", 2, NOTHING), form=Form.EXPANDED, rule="a virtual thread is left after they were expanded")
 
 
@@ -352,6 +350,6 @@ def test_a_copy_brings_elements_or_zeros_from_global_to_shared_memory(
 def test_every_thread_of_a_block_commits_and_awaits(step: Stmt) -> None:
     t = Var("t")
     broken(step, rule="copies are committed or awaited outside any kernel")
-    rule = "some threads of the block do not reach where copies are committed or awaited"
+    rule = "some threads of the block do not reach a commit or a wait for copies"
     broken(launch(If(less(t, 4), step, None), tx=(t, 8)), form=Form.FINISHED, rule=rule)
     verify(function((A,), launch(step, tx=(t, 8))), Form.FINISHED)

@@ -57,9 +57,9 @@ class Unwelcome:
 
 
 FAULTS: list[tuple[Callable[[], Any], str]] = [
-    (lambda: os.write(our_end(), b"\xff" * 100), "sent what is not a message"),
-    (lambda: os.write(our_end(), os.urandom(1 << 16)), "sent what is not a message"),
-    (lambda: Unwelcome(), "sent what cannot be read: ValueError"),
+    (lambda: os.write(our_end(), b"\xff" * 100), "sent data that are not a message"),
+    (lambda: os.write(our_end(), os.urandom(1 << 16)), "sent data that are not a message"),
+    (lambda: Unwelcome(), "sent data that cannot be read: ValueError"),
 ]
 
 

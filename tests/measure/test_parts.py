@@ -68,7 +68,7 @@ class TestChannel:
         a, b = Channel.pair()
         a.send("sense")
         a.socket.sendall(b"\xff" * 64)
-        assert b.arrived() == ["sense", Garbled("sent what is not a message", final=True)]
+        assert b.arrived() == ["sense", Garbled("sent data that are not a message", final=True)]
         assert b.closed
 
     def test_a_message_that_was_damaged_is_none(self) -> None:

@@ -58,7 +58,7 @@ def test_shapes_that_do_not() -> None:
 
 @every_target
 def test_copies_do_not_broadcast(target: str) -> None:
-    with refused("lower", "stage 'A.local' copies 'A', whose buffer is of type", fix="leave out cache_read"):
+    with refused("lower", "stage 'A.local' copies 'A', and its buffer has the type", fix="leave out cache_read"):
         added(target, cached=True)
 
 

@@ -221,7 +221,7 @@ def test_threads_that_need_different_results_share_no_reduction() -> None:
     s[B].bind(row, te.thread_axis("threadIdx.x"))
     s[total].compute_at(s[B], row)
     s[total].bind(s[total].split(s[total].op.reduce_axis[0], nparts=4)[0], te.thread_axis("threadIdx.x"))
-    with refused("bind", "each of them needs another result", fix="outside of 'i.inner'"):
+    with refused("bind", "each needs another result", fix="outside of 'i.inner'"):
         tw.lower(s, args)
 
 
@@ -241,5 +241,5 @@ def test_what_is_computed_in_the_loop_of_each_thread() -> None:
     run(lowered["main"], values, out)
     np.testing.assert_allclose(out, values.sum(1) + 24, rtol=1e-5)
     s[C].set_scope("global")
-    with refused("compute_at", "which is bound to blockIdx.x, but kept in global memory", fix="outside of the kernel"):
+    with refused("compute_at", "bound to blockIdx.x, but kept in global memory", fix="outside of the kernel"):
         tw.lower(s, [A, B])

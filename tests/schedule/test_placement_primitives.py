@@ -35,7 +35,7 @@ def test_by_default_a_stage_is_computed_first_and_whole() -> None:
 def test_a_stage_at_a_loop_that_is_fused_moves_and_can_be_placed_again() -> None:
     e = Chain()
     e.s[e.B].compute_at(e.s[e.C], e.i)
-    with pytest.warns(UserWarning, match="'B' was computed at 'i', which is now a part of 'i.j.fused'"):
+    with pytest.warns(UserWarning, match="'B' was computed at 'i', now a part of 'i.j.fused'"):
         fused = e.s[e.C].fuse(e.i, e.j)
     e.expect("""
         B = T.allocate([1], "float32", "global")

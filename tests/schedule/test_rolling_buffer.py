@@ -179,5 +179,5 @@ def test_mistakes() -> None:
     E = te.compute((4,), lambda i: D() + i, name="E")
     s = te.create_schedule(E.op)
     s[D].compute_at(s[E], E.op.axis[0])
-    with refused("rolling_buffer", "no rows of which some could be kept"):
+    with refused("rolling_buffer", "no rows that could be kept"):
         s[D].rolling_buffer()

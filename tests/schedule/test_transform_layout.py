@@ -104,7 +104,7 @@ def test_mistakes() -> None:
 def test_an_argument_is_the_callers() -> None:
     s, A, B, C = chain()
     s[B].transform_layout(lambda i, j: [j, i])
-    with refused("transform_layout", "'B' is an argument, whose memory is the caller's", fix="leave 'B' out"):
+    with refused("transform_layout", "'B' is an argument in the caller's memory", fix="leave 'B' out"):
         tw.lower(s, [A, B, C])
 
 

@@ -238,7 +238,7 @@ def test_refused() -> None:
         te.extern((8,), [A], strange, name="B")
     ib = tir.ir_builder.create()
     b = ib.buffer_ptr(other)
-    with refused("ir_builder", "is stored to 'other', whose elements are float32", fix='.astype("float32")'):
+    with refused("ir_builder", "is stored to 'other', but its elements have type float32", fix='.astype("float32")'):
         b[0] = tir.const(1, "int32")
     with refused("ir_builder", "has 1 dimension, but is indexed with 2", fix="give 1 index"):
         b[0, 0] = 1.0

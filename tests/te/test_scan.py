@@ -221,7 +221,7 @@ def test_stages_of_a_scan_stay_where_they_belong() -> None:
     X, first, step, total = cumulative(4, 5)
     after = te.compute((4, 5), lambda i, j: total[i, j] + 1.0, name="after")
     s = te.create_schedule(after.op)
-    with refused("compute_at", "stage 'step' advances the scan 'total', whose result 'after' reads", fix="a loop of"):
+    with refused("compute_at", "'step' is a step of the scan 'total', but 'after' reads", fix="a loop of"):
         s[step].compute_at(s[after], after.op.axis[1])
     with refused("compute_at", "stage 'first' computes the first rows of the scan 'total'", fix="takes it along"):
         s[first].compute_at(s[after], after.op.axis[0])
@@ -276,7 +276,7 @@ def test_a_scan_inside_its_reader() -> None:
     s = te.create_schedule(total.op)
     tx = te.thread_axis((0, 5), "threadIdx.x")
     s[total].env_threads([tx])
-    with refused("compute_at", "advances the scan 'total', whose loop is 'total.idx', not", fix="total.op.scan_axis"):
+    with refused("compute_at", "is a step of the scan 'total' with the loop 'total.idx'", fix="total.op.scan_axis"):
         s[step].compute_at(s[total], tx)
 
 

@@ -28,6 +28,10 @@ def f(x):  # those that stay
     kernel = """where is code"""
     raise UserError(f"{x} is not "
                     "what it should be")
+
+
+NAMES = ("what where "
+         "those").split()
 '''
 
 
@@ -56,6 +60,7 @@ def test_long_sentences() -> None:
     assert english.count(f"{words}:\n\n        {words} code\n\n    End.")["long"] == 0
     assert english.count(f"Calls `{words}` only.")["long"] == 0
     assert english.count(f"- {words}\n- {words}")["long"] == 0
+    assert english.count(f"{words}. {{}} {words}.")["long"] == 1
 
 
 def test_a_record_may_only_fall(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -176,10 +176,11 @@ def _check_visible(stage: Stage, consumer: StageBounds, found: list[Extremes | N
             if var in hidden:
                 loop = hidden[var]
                 raise UserError(
-                    f"which part of {stage.name!r} {consumer.stage.name!r} needs depends on {loop.axis.name!r} "
-                    f"({loop.thread.thread_tag if loop.thread else 'a loop'}), inside the place where it is computed",
+                    f"the part of {stage.name!r} that {consumer.stage.name!r} needs depends on {loop.axis.name!r} "
+                    f"({loop.thread.thread_tag if loop.thread else 'a loop'}), a loop inside the loop of compute_at",
                     primitive="compute_at",
-                    fix=f"compute {stage.name!r} at {loop.axis.name!r}, or keep it in memory that those threads share",
+                    fix=f"compute {stage.name!r} at {loop.axis.name!r}, or keep {stage.name!r} in memory that the iterations "
+                    f"of {loop.axis.name!r} share",
                     suspects=(Suspect(("compute_at", "set_scope", "cache_read", "cache_write"), (stage.name,)),),
                 )
 

@@ -65,8 +65,8 @@ def check_owners(stage: Stage, scope: MemoryScope, private: Container[IterVar] =
         if not shares(scope, tag):
             who = "block" if tag.is_block else "thread"
             raise UserError(
-                f"the statement of stage {stage.name!r} runs on {tag.value}, but its result is kept in {scope.value} "
-                f"memory, of which each {who} has its own: it would see only the part that it computes",
+                f"the statement of stage {stage.name!r} runs on {tag.value}, but its result is in {scope.value} "
+                f"memory: each {who} sees only its own copy",
                 primitive="compute_at",
                 fix=f"leave {stage.name!r} at the root, in global memory, or leave {tag.value} out of its statement",
                 suspects=(_placed(stage),),
@@ -76,8 +76,8 @@ def check_owners(stage: Stage, scope: MemoryScope, private: Container[IterVar] =
         if loop.tag is not None and not combines and loop.axis not in private and not shares(scope, loop.tag):
             who = "block" if loop.tag.is_block else "thread"
             raise UserError(
-                f"axis {loop.axis.name!r} of stage {stage.name!r} is bound to {_tag(loop)}, but the stage is kept in "
-                f"{scope.value} memory, of which each {who} has its own: it would see only the part that it computes",
+                f"axis {loop.axis.name!r} of stage {stage.name!r} is bound to {_tag(loop)}, but the stage is in "
+                f"{scope.value} memory: each {who} sees only its own copy",
                 primitive="bind",
                 fix=f"leave {loop.axis.name!r} unbound, or keep {stage.name!r} in memory that every {_tag(loop)} sees",
                 suspects=(Suspect(("bind",), (stage.name,), loop.axis.name), _placed(stage)),
@@ -103,8 +103,8 @@ def check_memory(
     if scope is MemoryScope.GLOBAL:
         if around:
             raise UserError(
-                f"stage {stage.name!r} is computed inside the loop {around[0].axis.name!r}, which is bound to "
-                f"{_tag(around[0])}, but kept in global memory, on which blocks cannot wait for each other",
+                f"stage {stage.name!r} is computed inside the loop {around[0].axis.name!r}, bound to "
+                f"{_tag(around[0])}, but kept in global memory: blocks cannot wait for each other's stores",
                 primitive="compute_at",
                 fix=f's[{stage.name}].set_scope("shared") or "local", or compute {stage.name!r} outside of the kernel',
                 suspects=(_placed(stage),),

@@ -203,7 +203,7 @@ def _beyond(op: Operation, read: GuardedRead, dimension: int, values: Mapping[Va
     where = ", ".join(f"{var.name} = {value}" for var, value in values.items())
     return UserError(
         f"stage {op.name!r} reads beyond the ends of {source.name!r}, of shape {list(source.shape)}: in {read.load}, "
-        f"index {dimension} is {at} at {where}, but must be from 0 to {last}",
+        f"index {dimension} is {at} at {where}, but must be 0 to {last}",
         primitive="lower",
         fix="declare shapes in which it stays inside, or read under a condition that keeps it there: "
         f"te.if_then_else({read.load.indices[dimension]} <= {last}, {read.load}, 0)",

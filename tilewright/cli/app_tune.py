@@ -69,8 +69,8 @@ Padding = Annotated[
     str | None,
     _option(
         _WHAT, "--padding", metavar="WORD|N|HxW", show_default="the zeros of same, at any stride",
-        what="Zeros around the input: same (an output as large as the input; stride 1 only), valid (none), or in "
-        "numbers: 1, 1x2, or 1x2x1x2 for top, left, bottom, right.",
+        what="Zeros around the input. Words: same (an output as large as the input; stride 1 only), valid (none). "
+        "Numbers: 1, 1x2, or 1x2x1x2 for top, left, bottom, right.",
     ),
 ]  # fmt: skip
 
@@ -106,8 +106,8 @@ Tuner = Annotated[
     str,
     _option(
         _SEARCH, "--tuner", metavar="NAME",
-        what="How to search: by a machine model that learns (auto), by a learned model alone (xgb), by a "
-        "genetic algorithm (ga), at random (random), or all in order (gridsearch).",
+        what="The search: auto (a machine model that learns), xgb (a learned model alone), ga (a genetic algorithm), "
+        "random, or gridsearch (all, in order).",
     ),
 ]  # fmt: skip
 Seed = Annotated[
@@ -171,7 +171,7 @@ Key = Annotated[
     str,
     _option(
         _FLEET, "--key", metavar="TEXT", show_default="the model that most workers have",
-        what="Use workers that announce this key, or whose device has this in its name: h200.",
+        what="Use workers that announce this key, or have this text in the name of their device: h200.",
     ),
 ]  # fmt: skip
 Insecure = Annotated[
@@ -287,8 +287,8 @@ def conv1d(
             _WHAT,
             "--padding",
             metavar="WORD|N|NxN",
-            what="Zeros around the input: full (a result wherever kernel and input meet), same (as many results as "
-            "there is input; stride 1 only), valid (none), or in numbers: 3, or 3x4 for before and after.",
+            what="Zeros around the input. Words: full (a result for each overlap of kernel and input), "
+            "same (as many results as inputs; stride 1 only), valid (none). Numbers: 3, or 3x4 for before and after.",
         ),
     ] = "full",
     dtype: Dtype = "float32",
@@ -362,8 +362,8 @@ def many(
         Path,
         typer.Argument(
             metavar="FILE", show_default=False,
-            help="One line per workload, as on this command line: conv2d --shape 1x64x56x56 --filters 64. "
-            "--times N says how often a network runs it; # begins a comment.",
+            help="One workload per line, as on this command line: conv2d --shape 1x64x56x56 --filters 64. "
+            "The option --times N is the number of times that a network runs it. A comment begins with #.",
         ),
     ],
 ) -> None:  # fmt: skip

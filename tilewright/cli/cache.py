@@ -76,7 +76,7 @@ def _agrees(path: Path) -> bool:
         [
             f"{path} holds machine code and Python code. Later calls run them with all rights of your account, "
             "unchecked.",
-            "Import only a file whose author you would let run any program here.",
+            "Import only files from people who may run any program here.",
         ]
     )
     if not sys.stdin.isatty():

@@ -42,9 +42,9 @@ class _Bench:
         architecture = NVIDIA.get(attributes.architecture)
         if architecture is None:
             raise UserError(
-                f"{attributes.name} has compute version {attributes.compute_version}, of which no data are known",
+                f"{attributes.name} has compute version {attributes.compute_version}, and no data about it are known",
                 primitive="calibrate",
-                fix="leave it out: the model takes the rates of the default GPU",
+                fix="do not calibrate it: the model uses the rates of the default GPU",
             )
         self.lanes = architecture.multiprocessor.float_lanes
 

@@ -66,7 +66,7 @@ def calibrated() -> int:
     if not on.exist and not has_torch:
         print_lines(
             [
-                "nothing to calibrate: there is no NVIDIA GPU here, and no PyTorch whose kernels calls could take",
+                "nothing to calibrate: there is no NVIDIA GPU here, and PyTorch is not installed",
                 "the models take their rates from data sheets and from the package",
             ]
         )

@@ -23,8 +23,8 @@ def array_size(buffer: Buffer) -> int:
             extents = ", ".join(str(extent) for extent in buffer.shape)
             raise UserError(
                 f"{buffer.name} in {buffer.scope.value} memory has extents ({extents}), not all constants",
-                fix="compute it at an inner axis whose extent is a number, so that its region is one too, or declare "
-                'how large a size can be: te.size_var("n", maximum=...)',
+                fix="compute it at an inner axis of constant extent, so that its region is constant too, or declare "
+                'the largest value of a size: te.size_var("n", maximum=...)',
             )
         size = int(most)
     return max(1, size)

@@ -69,7 +69,7 @@ def lane(e: n.Expr, i: int) -> n.Expr:
         return e
     if isinstance(e, n.Load) and e.source.dtype.lanes != 1:
         raise UserError(
-            f"{e} is one element of type {e.dtype}, whose lanes have no places of their own",
+            f"{e} is one element of type {e.dtype}, and its lanes cannot be accessed alone",
             fix=f"declare a tensor of {e.dtype.scalar} with one more dimension, of {e.dtype.lanes}",
         )
     if isinstance(e, n.Ramp):

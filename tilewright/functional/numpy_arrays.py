@@ -75,7 +75,7 @@ def _check_unmasked(name: str, what: str, array: np.ndarray) -> None:
     if is_masked(array):
         filled = f"give the masked places a value: {what}.filled(0)"
         raise UserError(
-            f"{what} is a masked array, whose mask a call does not see",
+            f"{what} is a masked array, and calls do not read masks",
             primitive=name,
             fix=f"pass {what}.data" if what == "out" else filled,
         )

@@ -21,7 +21,7 @@ ENDING = {"cuda": "cu", "opencl": "cl"}
 _LEAST_WIDTH = 100
 _COLUMNS = (
     Column("variant", right=False),
-    Column("what it does", right=False),
+    Column("description", right=False),
     Column("time"),
     Column("spread"),
     Column("× over naive"),

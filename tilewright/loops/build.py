@@ -143,7 +143,7 @@ class _Builder:
             read = next((t.name for t in stage.op.input_tensors if t.name in bound), None)
             if copies and read is not None:
                 raise UserError(
-                    f"stage {stage.name!r} copies {read!r}, whose buffer is of type 'auto_broadcast'",
+                    f"stage {stage.name!r} copies {read!r}, and its buffer has the type 'auto_broadcast'",
                     primitive="lower",
                     fix="leave out cache_read of tensors that broadcast",
                 )
@@ -178,7 +178,7 @@ class _Builder:
             )
         if self.schedule.stages[stage_id].transformed:
             raise UserError(
-                f"tensor {arg.name!r} is an argument, whose memory is the caller's, but its stage has other dimensions",
+                f"tensor {arg.name!r} is an argument in the caller's memory, but its stage has other dimensions",
                 primitive="transform_layout",
                 fix=f"leave {arg.name!r} out of the arguments, or keep its dimensions",
             )

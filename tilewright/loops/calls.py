@@ -67,13 +67,13 @@ def refuse_packed(call: Call) -> None:
         raise UserError(
             f"`{call}` stands inside a kernel",
             primitive="ret",
-            fix="return outside of thread loops, or build for llvm, whose host code runs the loops",
+            fix="return outside of thread loops, or build for llvm: its host code runs the loops",
         )
     if is_packed(call):
         raise UserError(
             f"the packed function {called_function(call)!r} is called inside a kernel",
             primitive="call_packed",
-            fix="make it a statement outside of thread loops, ib.emit(tir.call_packed(...)), or build for llvm, where "
+            fix="make it a statement outside of thread loops, ib.emit(tir.call_packed(...)), or build for llvm: its "
             "host code runs the loops",
         )
 
@@ -248,7 +248,7 @@ def _atomic(name: str, args: tuple[Any, ...]) -> Expr:
     bits = name in ("atomic_and", "atomic_or", "atomic_xor")
     if value.dtype != element or (bits and not element.is_int):
         raise UserError(
-            f"{name} of `{value}`, of type {value.dtype}, on {place.buffer.name!r}, whose elements are {element}",
+            f"{name} of `{value}`, of type {value.dtype}, on {place.buffer.name!r} with elements of {element}",
             primitive="call_intrin",
             fix="give an integer buffer: bits of floats are not numbers"
             if bits and value.dtype == element
@@ -371,7 +371,7 @@ def _applied(function: Callable[..., Expr], name: str, args: tuple[Any, ...]) ->
         raise UserError(
             f"{name} is called with {', '.join(map(repr, args)) or 'nothing'}: {error}",
             primitive="call_intrin",
-            fix=f"give what tir.{function.__name__} takes",
+            fix=f"give the arguments of tir.{function.__name__}",
         ) from error
     return function(*args)
 

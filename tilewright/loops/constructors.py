@@ -150,7 +150,7 @@ def make_store(buffer: Any, value: Any, indices: Any, span: Any = None) -> Stmt:
     e = as_expr(value, held.dtype) if isinstance(value, (bool, int, float)) else as_expr(value)
     if e.dtype.scalar != held.dtype.scalar:
         raise UserError(
-            f"`{e}` of type {e.dtype} is stored to {held.name!r}, whose elements are {held.dtype}",
+            f"`{e}` of type {e.dtype} is stored to {held.name!r}, but its elements have type {held.dtype}",
             primitive="BufferStore",
             fix=f'convert it: value.astype("{held.dtype}")',
         )
@@ -234,7 +234,7 @@ def make_allocate(buffer_var: Any, dtype: Any, extents: Any, condition: Any, bod
     shape = tuple(as_expr(e) for e in (extents if isinstance(extents, (tuple, list)) else (extents,)))
     if DType(dtype) != buffer.dtype or shape != buffer.shape:
         raise UserError(
-            f"{dtype}{list(shape)} is not what {buffer!r} was declared as",
+            f"{dtype}{list(shape)} is not the declared type and shape of {buffer!r}",
             primitive="Allocate",
             fix="give the type and the extents of the buffer itself",
         )
@@ -288,7 +288,7 @@ def make_module(functions: Any = None, *more: Any) -> Program:
     made = []
     for name, function in (functions or {}).items():
         if not isinstance(function, Function):
-            raise UserError(f"{function!r} is not a function", primitive="IRModule", fix="give what tir.PrimFunc makes")
+            raise UserError(f"{function!r} is not a function", primitive="IRModule", fix="give a tir.PrimFunc")
         made.append(function if function.name == name else PrimFunction.of(function, name=str(name)))
     return Program(tuple(made))
 

@@ -81,8 +81,8 @@ class DeclaredNest(StageNest):
         for guard in self.guards:
             if uses_any(guard, inner):
                 refuse(
-                    f"the tensorized loops of stage {self.stage.name!r} leave their range: only where `{guard}` is an "
-                    "element computed",
+                    f"the tensorized loops of stage {self.stage.name!r} exceed the range of their axes: elements "
+                    f"need the guard `{guard}`",
                     "split by factors that divide the axes, or pad the tensors",
                 )
 

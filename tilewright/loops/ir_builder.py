@@ -65,7 +65,7 @@ class BufferVar:
         e = as_expr(value, self.dtype) if isinstance(value, (bool, int, float)) else as_expr(value)
         if e.dtype != self.dtype:
             raise UserError(
-                f"`{e}` of type {e.dtype} is stored to {self.buffer.name!r}, whose elements are {self.dtype}",
+                f"`{e}` of type {e.dtype} is stored to {self.buffer.name!r}, but its elements have type {self.dtype}",
                 primitive="ir_builder",
                 fix=f'convert it: value.astype("{self.dtype}")',
             )

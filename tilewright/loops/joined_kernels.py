@@ -86,9 +86,9 @@ def _check_blocks(first: For, bodies: list[Stmt], buffers: list[Buffer]) -> None
                 if (a.writes or b.writes) and a.buffer.memory is b.buffer.memory and not _in_one_block(a, b, facts):
                     tags = ", ".join(tag.value for tag in blocks)
                     raise UserError(
-                        f"loops over {tags} share {buffers[0].name!r} in {buffers[0].scope.value} memory, which makes "
-                        f"them one kernel, and blocks of one may access elements of {a.buffer.name!r} that other "
-                        "blocks access in another: blocks cannot wait for each other",
+                        f"loops over {tags} share {buffers[0].name!r} in {buffers[0].scope.value} memory, so they are "
+                        f"one kernel. Blocks of one loop may access elements of {a.buffer.name!r} that other blocks "
+                        "access in another loop: blocks cannot wait for each other",
                         primitive="lower",
                         fix=f"allocate {buffers[0].name} inside of each of the loops, which are kernels of their own "
                         "then",

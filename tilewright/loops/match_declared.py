@@ -61,7 +61,7 @@ def assign(name: str, intrin: TensorIntrin, boxes: Sequence[Box], axes: Sequence
         chosen = [box for box in boxes if box.extent != 1]
     found = ", ".join(f"{box.axis.name}: {box.extent}" for box in boxes) or "none"
     expected = ", ".join(f"{axis.name}: {axis.dom.extent if axis.dom else ''}" for axis in axes) or "none"
-    regions = f"the regions of the stage are ({found}), those of the intrinsic ({expected})"
+    regions = f"the regions of the stage are ({found}), the regions of the intrinsic ({expected})"
     if len(chosen) != len(axes):
         refuse(
             f"stage {name!r} has {len(chosen)} axes of more than one value inside the tensorized loops, the intrinsic "

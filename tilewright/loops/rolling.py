@@ -68,8 +68,8 @@ def rolling_of(found: StageBounds, bounds: Bounds) -> Rolling | None:
             return Rolling(dimension, loop.var, size.value, step, origin)
     shown = ", ".join(f"{part.min} + {part.extent}" for part in found.region)
     raise UserError(
-        f"the regions of {name!r} (first + rows: {shown}) that consecutive iterations of {axis!r} need have no rows in "
-        "common, or differ in more than their begin along one dimension",
+        f"consecutive iterations of {axis!r} need regions of {name!r} (first + rows: {shown}) without common rows, or "
+        "with more than one different begin",
         primitive="rolling_buffer",
         fix=f"compute {name!r} at the loop along which its reader slides, as a stencil does along rows",
     )

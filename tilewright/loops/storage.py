@@ -171,7 +171,7 @@ class Buffer:
             flags = masks.get(access_mask) if isinstance(access_mask, int) else None
         if flags is None:
             raise UserError(
-                f"access_mask={access_mask!r} of buffer {self.name!r} does not say what is done with the elements",
+                f"access_mask={access_mask!r} of buffer {self.name!r} is neither a read nor a write of the elements",
                 primitive="access_ptr",
                 fix='give "r", "w" or "rw"',
             )

@@ -27,9 +27,9 @@ def swizzled_line(found: StageBounds, number: int) -> int:
     row = last.value * size if isinstance(last, IntImm) else 0
     if row < SWIZZLE_PIECE or row & (row - 1):
         raise UserError(
-            f"rows of stage {stage.name!r} in shared memory have {row or 'a number of'} bytes (extent {last} of {size} "
-            "bytes each), and storage_swizzle exchanges pieces of rows of a power of two, of at least 16",
+            f"rows of stage {stage.name!r} in shared memory have {row or 'a number of'} bytes ({last} times {size} "
+            "bytes), but storage_swizzle needs a power of two, of at least 16",
             primitive="storage_swizzle",
-            fix="cache tiles whose last dimension is a power of two, or pad the rows: storage_align",
+            fix="cache tiles with a power of two as their last dimension, or pad the rows: storage_align",
         )
     return max(row, SWIZZLE_LINE)

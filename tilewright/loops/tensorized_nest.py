@@ -80,11 +80,11 @@ class TensorizedNest(StageNest):
         for axis in self.matched.depth:
             if axis.var in used:
                 raise UserError(
-                    f"axis {axis.name!r} of stage {self.stage.name!r}, inside the tensorized loops, leaves its range: "
-                    f"only where `{guard}` is a term part of the sum",
+                    f"axis {axis.name!r} of stage {self.stage.name!r}, inside the tensorized loops, exceeds its "
+                    f"range: terms need the guard `{guard}`",
                     primitive="tensorize",
-                    fix="split the reduction by a factor that divides it; pad the operands with zeros if there is "
-                    "none: te.compute((m, padded), lambda i, k: te.if_then_else(k < n, A[i, k], 0))",
+                    fix="split the reduction by a factor that divides it. If there is none, pad the operands with "
+                    "zeros: te.compute((m, padded), lambda i, k: te.if_then_else(k < n, A[i, k], 0))",
                 )
         inside = {loop.var for loop in self.loops[self.start - 1 :]}
         if self.matched.atom.by_warpgroup:  # all of its warps take part, even warps with rows that nobody needs

@@ -88,8 +88,8 @@ class ThreadReductionNest(StageNest):
             if around is not None:
                 raise UserError(
                     f"threads along {loop.thread.thread_tag} share the reduction loop {loop.axis.name!r} of stage "
-                    f"{self.stage.name!r}, but each of them needs another result: the stage is computed inside "
-                    f"{around.axis.name!r}, which is bound to {loop.thread.thread_tag} too",
+                    f"{self.stage.name!r}, but each needs another result: {self.stage.name!r} is computed inside "
+                    f"{around.axis.name!r}, bound to {loop.thread.thread_tag} too",
                     primitive="bind",
                     fix=f"bind {loop.axis.name!r} to another thread index, or compute {self.stage.name!r} outside of "
                     f"{around.axis.name!r}",

@@ -118,7 +118,7 @@ class _Verifier:
         """A part of the function in which variables are defined."""
         for var in names:
             if var in self.defined:
-                self.fail(f"variable {var.name} is defined again where it is defined already", stmt)
+                self.fail(f"variable {var.name} is defined twice", stmt)
             self.defined.add(var)
         yield
         self.defined.difference_update(names)
@@ -155,7 +155,7 @@ class _Verifier:
         if stmt.thread is not None:
             self.fail(f"a {stmt.kind.value} loop has a hardware index", stmt)
         if Form.SCALAR in self.form and stmt.kind is LoopKind.VECTORIZED:
-            self.fail("a loop is to run as vectors after those were made", stmt)
+            self.fail("a loop is marked as a vector loop after vector loops became vectors", stmt)
         if stmt.kind is LoopKind.PARALLEL and self.launch is not None and self.launch.threads:
             self.fail("a loop over CPU threads stands in a kernel of a grid", stmt)
         if self._differs(stmt.min, stmt.extent):
@@ -235,7 +235,7 @@ class _Verifier:
         for size in buffer.shape:
             self._integer(size, f"a size of {buffer.name}", stmt)
         if buffer in self.storage:
-            self.fail(f"buffer {buffer.name} is allocated where it has storage already", stmt)
+            self.fail(f"buffer {buffer.name} is allocated twice", stmt)
         if buffer.alias_of is not None:
             self.fail(f"buffer {buffer.name} is allocated, but is a view of {buffer.alias_of.name}", stmt)
         constant = all(isinstance(size, e.IntImm) for size in buffer.shape)
@@ -297,7 +297,7 @@ class _Verifier:
         if self.kernel is None and self.launch is None:
             self.fail("copies are committed or awaited outside any kernel", stmt)
         if self.diverges:
-            self.fail("some threads of the block do not reach where copies are committed or awaited", stmt)
+            self.fail("some threads of the block do not reach a commit or a wait for copies", stmt)
 
     # Expressions.
 
@@ -315,7 +315,7 @@ class _Verifier:
         for name in self._names(expr):
             if isinstance(name, e.Var):
                 if name not in self.defined and name not in self.indices:
-                    self.fail(f"variable {name.name} is used where it is not defined", stmt)
+                    self.fail(f"variable {name.name} is used outside of its definition", stmt)
             else:
                 self._stored(name, stmt)
 

@@ -149,7 +149,7 @@ class Channel:
             return None
         mark, check, length = _HEAD.unpack_from(self._held)
         if mark != _MARK or length > _LARGEST_MESSAGE_BYTES:
-            return self._garbled("sent what is not a message")
+            return self._garbled("sent data that are not a message")
         end = _HEAD.size + length
         self._missing = end
         if len(self._held) < end:
@@ -162,7 +162,7 @@ class Channel:
         try:
             return pickle.loads(data)
         except Exception as error:  # of a class that is known only there, perhaps
-            return Garbled(f"sent what cannot be read: {type(error).__name__}: {error}", final=False)
+            return Garbled(f"sent data that cannot be read: {type(error).__name__}: {error}", final=False)
 
     def _garbled(self, reason: str) -> Garbled:
         """The beginning of the next message is unknown."""

@@ -182,7 +182,7 @@ def builder_and_runner(option: Any) -> tuple[LocalBuilder, LocalRunner | Runner]
         builder = runner = None
     if not isinstance(builder, LocalBuilder) or not (isinstance(runner, LocalRunner) or is_own_runner(runner)):
         raise UserError(
-            f"measure_option is {option!r}, which is not what autotvm.measure_option returns",
+            f"measure_option is {option!r}, which is not a result of autotvm.measure_option",
             primitive="tune",
             fix="give autotvm.measure_option(builder=autotvm.LocalBuilder(), runner=autotvm.LocalRunner())",
         )

@@ -92,7 +92,7 @@ def _only(accepted: Any) -> Callable[[Options, Any, str], Options]:
 
 
 _SETTLED = {
-    "tir.LoopPartition": "loops are partitioned whenever that removes guards from their bodies",
+    "tir.LoopPartition": "loops are always partitioned if that removes guards from their bodies",
     "tir.InjectDoubleBuffer": "s[B].double_buffer() and s[B].pipeline(depth) say it of a stage",
     "tir.HoistIfThenElse": "the back end's compiler hoists conditions",
     "tir.RemoveNoOp": "loops without effect are left out",

@@ -127,7 +127,7 @@ def _group(launch: Launch, threads: tuple[Expr, ...]) -> _Group:
             var, extent = known[tag]
             if not isinstance(extent, IntImm):
                 raise UserError(
-                    f"threads combine results in a block whose extent `{extent}` of {tag.value} is not constant",
+                    f"threads combine results in a block, but its extent `{extent}` of {tag.value} is not constant",
                     primitive="bind",
                     fix="split the bound axes by constant factors, and bind the inner loops",
                     suspects=(Suspect(("bind",), tag=tag.value),),

@@ -61,7 +61,7 @@ def swizzle_storage(function: Function, target: Target, options: Options) -> Fun
 def _given_away(buffer: Buffer) -> UserError:
     name = buffer.note or buffer.name
     return UserError(
-        f"a function is given the address of {name!r}, of which storage_swizzle exchanges pieces",
+        f"a function is given the address of {name!r}, but storage_swizzle exchanges its pieces",
         primitive="storage_swizzle",
         fix=f"leave storage_swizzle of {name!r} out, or pad its rows instead: storage_align",
     )

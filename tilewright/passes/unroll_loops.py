@@ -176,7 +176,7 @@ def _check_size(weight: _Weight, target: Target) -> None:
     name, stage = loop.var.name, _stage(loop.body)
     raise UserError(
         f"the unrolled loops of this function are {weight.copies:,} stores, more than the {most:,} that compile in "
-        f"reasonable time; {weight.longest[0]:,} of them come from the loop {name!r} of stage {stage!r}, of "
+        f"reasonable time. {weight.longest[0]:,} of them come from the loop {name!r} of stage {stage!r}, of "
         f"{loop.extent} iterations",
         primitive="unroll",
         fix=f"split {name!r} by a small factor and unroll the inner loop only, or lower auto_unroll_max_step if "

@@ -42,8 +42,8 @@ def crowded_banks(schedule: Schedule, bounds: Bounds, memory: WarpMemory) -> lis
                 by = f"storage_align{shown}" if asked else "storage_swizzle"
                 found.append(
                     f"{ways} lanes of {matched.atom.name} want one bank of shared memory at a time when stage "
-                    f"{each.stage.name!r} reads {held.stage.name!r}, which {by} lays out; without it, the compiler "
-                    "pads its rows so that none waits"
+                    f"{each.stage.name!r} reads {held.stage.name!r}, because of {by}. Without it, the compiler pads "
+                    "the rows so that no lane waits"
                 )
     return found
 

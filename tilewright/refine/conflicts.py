@@ -37,12 +37,12 @@ class Demands:
         if (one.halves, its_rows, its_columns) == (atom.halves, rows, columns):
             return
         refuse(
-            f"stage {reader.stage.name!r} reads the sums of {first.name!r}, which {one.name} distributes over lanes "
-            f"with {one.m} rows ({names(its_rows)}) by {one.n} columns ({names(its_columns)}) in a piece, and those of "
-            f"{found.stage.name!r}, which {atom.name} distributes with {atom.m} rows ({names(rows)}) by {atom.n} "
-            f"columns ({names(columns)}): no lane holds both",
-            f"hand one of them on through shared memory: s.cache_read({found.stage.name}, 'shared', "
-            f"[{reader.stage.name}]), computed where {found.stage.name!r} is",
+            f"stage {reader.stage.name!r} reads the sums of {first.name!r} and of {found.stage.name!r}, but no lane "
+            f"holds both. {one.name} distributes {first.name!r} in pieces of {one.m} rows ({names(its_rows)}) by "
+            f"{one.n} columns ({names(its_columns)}). {atom.name} distributes {found.stage.name!r} in pieces of "
+            f"{atom.m} rows ({names(rows)}) by {atom.n} columns ({names(columns)})",
+            f"pass one of them through shared memory: s.cache_read({found.stage.name}, 'shared', "
+            f"[{reader.stage.name}]), computed at the loop of {found.stage.name!r}",
         )
 
     def lay_out(
@@ -69,12 +69,12 @@ class Demands:
         if ways <= bank_ways(found, matched, operand, lines, own, self.memory):
             return
         refuse(
-            f"stage {stage.name!r} in shared memory is an operand of {first.name!r}, for which {one.name} wants the "
-            f"distance of its lines along axis {axis.name!r} to be {_remainder(given)} elements, and of "
-            f"{found.stage.name!r}, for which {atom.name} wants {_remainder(wanted)}: with the first, {ways} lanes of "
-            "the second want one bank at a time",
-            f"give each a copy of its own, by a cache_read for each reader, or decide: s[{stage.name}].storage_align("
-            f"{axis.name}, {given[0]}, {given[1]})",
+            f"stage {stage.name!r} in shared memory is an operand of {first.name!r} and of {found.stage.name!r}, which "
+            f"need different distances of its lines along axis {axis.name!r}. {one.name} needs {_remainder(given)} "
+            f"elements, {atom.name} needs {_remainder(wanted)}. With the first, {ways} lanes of the second want one "
+            "bank at a time",
+            f"give each reader its own copy, by a cache_read for each, or choose one distance: s[{stage.name}]."
+            f"storage_align({axis.name}, {given[0]}, {given[1]})",
         )
 
 

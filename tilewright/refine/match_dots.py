@@ -77,10 +77,10 @@ def _refuse_layout(stage: Stage, matched: StageContraction, at: str) -> None:
     atom, column, depth = matched.atom, matched.columns[-1], matched.depth[-1]
     name = matched.b.source.name
     refuse(
-        f"{atom.name} loads {atom.n} columns of {atom.k} terms each as {atom.n * atom.k} neighbouring bytes, but stage "
-        f"{stage.name!r} reads {name!r} at {at}: the last two dimensions are not a column (axis {column.name!r}) and "
-        f"{atom.k} of its terms (axis {depth.name!r})",
-        f"pack it: te.compute((k // {atom.k}, n, {atom.k}), lambda ko, j, ki: {name}[ko * {atom.k} + ki, j]), and sum "
+        f"{atom.name} loads {atom.n} columns of {atom.k} terms each as {atom.n * atom.k} neighbouring bytes. Stage "
+        f"{stage.name!r} reads {name!r} at {at}, but the last two dimensions must be a column (axis {column.name!r}) "
+        f"and {atom.k} of its terms (axis {depth.name!r})",
+        f"pack it: `te.compute((k // {atom.k}, n, {atom.k}), lambda ko, j, ki: {name}[ko * {atom.k} + ki, j])`. Sum "
         f"over an axis of extent {atom.k} inside of one over ko",
     )
 

@@ -182,8 +182,8 @@ def _dealt_reader(
             if not whole or not isinstance(size, IntImm) or extent(reader, along[0]) != size.value:
                 refuse(
                     f"stage {stage.name!r} reads the {size} elements of dimension {place} of {name!r} at "
-                    f"`{form.to_expr()}`, over the loops {names(along)}; the sums of {atom.name} are distributed over "
-                    "lanes, and each lane reads its own",
+                    f"`{form.to_expr()}`, over the loops {names(along)}. The sums of {atom.name} are distributed over "
+                    "lanes, and each lane reads only its own sums",
                     f"leave the loops of {stage.name!r} over the tile of {name!r} unsplit and unbound: one loop for "
                     "each dimension, which the compiler distributes over the lanes",
                 )
@@ -251,8 +251,8 @@ def _spread_over_banks(
     if not along_depth and matched.atom.per_word == 4:
         refuse(
             f"the last dimension of {operand.source.name!r} runs along axis {fast[0].name!r} of stage "
-            f"{found.stage.name!r}, but {matched.atom.name} reads words of 4 neighbours along the axes that it sums "
-            f"over ({names(matched.depth)})",
+            f"{found.stage.name!r}, but {matched.atom.name} reads words of 4 neighbours along its reduction axes "
+            f"({names(matched.depth)})",
             "declare the operand with the terms of the product as its last dimension, or compute a transposed copy",
         )
     across = lines[-1] if along_depth else matched.depth[-1]

@@ -61,8 +61,8 @@ def _warp(made: Bounds, found: StageBounds, atom: Atom) -> Var:
     span = None if across is None else made[across.stage].ranges[across.axis].extent
     if across is None or not isinstance(span, IntImm) or span.value != WARPGROUP:
         refuse(
-            f"stage {found.stage.name!r} is computed by {atom.name}, which the four warps of a warpgroup execute "
-            f"together, but threadIdx.y has {'no loop' if across is None else f'the extent {span}'}",
+            f"stage {found.stage.name!r} is computed by {atom.name}, an instruction of four warps, but "
+            f" threadIdx.y has {'no loop' if across is None else f'the extent {span}'}",
             f"bind an axis of extent {WARPGROUP} to threadIdx.y: one for each {atom.m} of 64 rows; bind further "
             "warpgroups to threadIdx.z",
         )

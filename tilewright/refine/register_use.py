@@ -27,9 +27,9 @@ def register_remarks(schedule: Schedule, bounds: Bounds, target: Target, steps: 
             largest = use.stored(MemoryScope.LOCAL)[0]
             named = culprits(steps, _suspects(use, largest.name))
             lines = [
-                f"each thread keeps {use.local_words:,} words of 32 bits ({largest.name} alone "
-                f"{-(-largest.bytes // 4):,}), but in blocks of {use.threads:,} threads it has {most} registers: the "
-                "rest lies in slow memory",
+                f"each thread keeps {use.local_words:,} 32-bit words ({largest.name} alone "
+                f"{-(-largest.bytes // 4):,}), but has {most} registers in blocks of {use.threads:,} threads: the "
+                "rest is in slow memory",
                 *(f"  step: {step}" for step in named),
                 "  fix: let each thread compute less, or bind fewer threads per block",
             ]

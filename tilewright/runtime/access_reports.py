@@ -63,6 +63,6 @@ class AccessReports:
         raise UserError(
             f"{self.entry.name}: {index.access} beyond the ends of {index.buffer!r}: index {index.dimension} is "
             f"{value}, but must stay within 0 to {index.last}{more}",
-            fix="correct the index, or access under a condition that keeps it inside: te.if_then_else(...); the "
-            "elements whose accesses left a buffer were not computed",
+            fix="correct the index, or access under a condition that keeps it inside: te.if_then_else(...). Elements "
+            "with such an access were not computed",
         )

@@ -56,7 +56,7 @@ def host_values(data: Any, primitive: str) -> np.ndarray:
     """Numbers as a NumPy array; raises UserError for other objects."""
     if is_masked(data):
         raise UserError(
-            "the values are a masked array, whose mask an array on a device does not have",
+            "the values are a masked array, but arrays on devices have no masks",
             primitive=primitive,
             fix="give the masked places a value: x.filled(0)",
         )

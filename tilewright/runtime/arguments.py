@@ -179,7 +179,7 @@ class Complaints:
         raise UserError(
             f"{_who(self.entry, position)} has shape {array.shape}: extent {axis} is {array.shape[axis]}, but "
             f"the other arguments make it {want}",
-            fix="pass arrays whose extents agree" if want >= 0 else "the others are too small for this program",
+            fix="pass arrays with equal extents" if want >= 0 else "the others are too small for this program",
         )
 
     def wrong_size(self, which: int, value: int) -> NoReturn:
@@ -198,7 +198,7 @@ class Complaints:
         inside = f"must stay within 0 to {extent - 1}" if extent > 0 else f"{read.tensor!r} has no element there"
         raise UserError(
             f"this call of {self.entry.name} reads beyond the ends of {read.tensor!r}: in {read.read} of stage "
-            f"{read.stage!r}, index {read.dimension} {runs} where {where}, but {inside}",
+            f"{read.stage!r}, index {read.dimension} {runs} with {where}, but {inside}",
             fix="pass arguments for which it stays inside, or build the program with a read under a condition: "
             f"te.if_then_else(..., {read.read}, 0)",
         )

@@ -75,7 +75,7 @@ class ScheduleHandle(Explained, KeptSteps):
                 _SIGNATURES[name].bind(self.value, *args)
             except (LookupError, TypeError, ValueError, AttributeError, StopIteration):
                 raise UserError(
-                    f"step {number}, {name} of {encoded}, does not fit this schedule, whose stages are "
+                    f"step {number}, {name} of {encoded}, does not fit this schedule with the stages "
                     + ", ".join(f"{i} {self.value.stages[i].name}" for i in self.value.order),
                     primitive="replay",
                     fix="replay on a schedule of the same tensors as the one that was recorded, before any other step",
@@ -116,7 +116,7 @@ class ScheduleHandle(Explained, KeptSteps):
         if found is None:
             known = ", ".join(s.name for s in self.value.in_order())
             raise UserError(
-                f"tensor {op.name!r} is not part of this schedule, whose stages are: {known}",
+                f"tensor {op.name!r} is not part of this schedule, which has the stages: {known}",
                 primitive=primitive,
                 fix="create the schedule from an output that depends on the tensor",
             )

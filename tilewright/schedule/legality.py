@@ -37,7 +37,7 @@ def leaf(stage: Stage, axis: Any, primitive: str, argument: str = "axis") -> Ite
     if stage.place_of_loop(axis) >= 0:
         if axis.kind in (AxisKind.ORDERED, AxisKind.THREAD) and primitive not in _OF_ORDERED[axis.kind]:
             raise UserError(
-                f"{of_stage(axis, stage)} is the loop of a scan, whose steps run one after the other",
+                f"{of_stage(axis, stage)} is the loop of a scan: its steps run one after the other",
                 primitive=primitive,
                 fix="schedule the stage of its update, or run the whole scan on threads: "
                 f"s[{stage.name}].env_threads([thread_axis])",
@@ -51,7 +51,7 @@ def leaf(stage: Stage, axis: Any, primitive: str, argument: str = "axis") -> Ite
             fix=f"use one of the loops of {stage.name!r}: {names(stage.leaves)}",
         )
     raise UserError(
-        f"axis {axis.name!r} is not an axis of stage {stage.name!r}, whose loops are {names(stage.leaves)}",
+        f"axis {axis.name!r} is not an axis of stage {stage.name!r}, which has the loops {names(stage.leaves)}",
         primitive=primitive,
         fix="axes belong to one stage: take them from s[T].op.axis, s[T].op.reduce_axis or a split of that stage",
     )
@@ -201,8 +201,8 @@ def in_one_nest(stage: Stage, axes: Sequence[IterVar], primitive: str) -> None:
     for axis, other, number in zip(axes, axes[1:], numbers[1:], strict=False):
         if number != numbers[0]:
             raise UserError(
-                f"the loops {axis.name!r} and {other.name!r} of the script {stage.name!r} are not directly inside each "
-                "other: other statements stand between them, or the range of one depends on the other",
+                f"the loops {axis.name!r} and {other.name!r} of script {stage.name!r} are not perfectly nested: "
+                "a statement is between them, or one range depends on the other loop",
                 primitive=primitive,
                 fix=f"{primitive} loops of one nest ("
                 + "), (".join(names(nest.axes) for nest in op.nests)

@@ -137,6 +137,6 @@ def check_buffers(statement: Stmt, known: tuple[Buffer, ...], name: str, primiti
             raise UserError(
                 f"the statement of {name!r} uses {used.name!r}, which is not one of its buffers",
                 primitive=primitive,
-                fix="read the buffers in ins and write the buffers in outs, the two arguments of the function; "
-                "name every tensor that is read among the inputs",
+                fix="read the buffers in ins and write the buffers in outs, the two arguments of the function. "
+                "Name every tensor that is read among the inputs",
             )

@@ -62,9 +62,9 @@ def check_values(body: tuple[Expr, ...], name: str) -> None:
         raise UserError(
             f"the {len(body)} outputs of {name!r} are reductions of their own",
             primitive="compute",
-            fix="give each a te.compute of its own. One pass reduces both by one reducer: pair = te.comm_reducer("
-            "lambda x, y: (x[0] + y[0], x[1] + y[1]), lambda a, b: (te.const(0, a), te.const(0, b))), then "
-            "pair((first, second), axis=k)",
+            fix="give each a te.compute of its own. One pass reduces both by one reducer: `pair = te.comm_reducer("
+            "lambda x, y: (x[0] + y[0], x[1] + y[1]), lambda a, b: (te.const(0, a), te.const(0, b)))`, then "
+            "`pair((first, second), axis=k)`",
         )
     if reductions and len(reductions) != len(body):
         raise UserError(

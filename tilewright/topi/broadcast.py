@@ -46,7 +46,7 @@ def broadcast_to(data: Tensor, shape: Sequence[Any]) -> Tensor:
         raise UserError(
             f"{data.name!r} of shape {list(data.shape)} does not broadcast to {list(wanted)}",
             primitive="broadcast_to",
-            fix="give a shape whose last extents are those of the tensor, if these are not 1",
+            fix="give a shape that ends with the extents of the tensor; only extents of 1 may differ",
         )
     return compute_broadcast(wanted, lambda *e: e[0], [data], "broadcast_to")
 
@@ -62,7 +62,7 @@ def broadcast_shape(a: Sequence[Expr], b: Sequence[Expr], primitive: str) -> tup
             raise UserError(
                 f"the shapes {list(a)} and {list(b)} do not broadcast: the extents {x} and {y} differ",
                 primitive=primitive,
-                fix="give tensors whose extents are equal or 1, counted from the last dimension",
+                fix="give tensors with equal extents, counted from the last dimension, or with extents of 1",
             )
         made.append(y if o.is_const(x, 1) else x)
     return tuple(made)

@@ -148,7 +148,7 @@ def _resized(
     pairs = [(known(source.shape[d]) or 0, m) for d, m in zip(dims, wanted, strict=True)]
     if not all(n for n, _ in pairs):
         raise UserError(
-            f"data {source.name!r} has the shape {list(source.shape)}, whose spatial extents are not constant",
+            f"data {source.name!r} has the shape {list(source.shape)}, but its spatial extents must be constant",
             primitive=primitive,
             fix="give a tensor of constant height and width",
         )

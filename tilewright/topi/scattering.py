@@ -124,7 +124,7 @@ def scatter_nd(data: Tensor, indices: Tensor, updates: Tensor, mode: str = "upda
     wanted = [*where.shape[1:], *source.shape[depth:]]
     rank_of(news, len(wanted), "updates", "scatter_nd", f"{wanted}")
     for d, n in enumerate(wanted):
-        same(n, news.shape[d], f"extents of dimension {d} of updates and of what they replace", "scatter_nd")
+        same(n, news.shape[d], f"extents of dimension {d} of updates and of the replaced elements", "scatter_nd")
     inner, count = product(source.shape[depth:]), product(where.shape[1:])
 
     def places(lane: Any, k: Any, read: Callable[[Any], Expr]) -> tuple[Expr, Any, Any]:

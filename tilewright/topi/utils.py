@@ -28,7 +28,7 @@ def get_const_int(expr: Any) -> int:
         raise UserError(
             f"`{found}` is not a constant integer",
             primitive="get_const_int",
-            fix="give a number, or the extent of a dimension whose size is known",
+            fix="give a number, or the extent of a dimension of known size",
         )
     return found.value
 

@@ -78,8 +78,8 @@ class _Entry(HostVisitor):
         """Refuse anything that does something."""
         if not (isinstance(s, Evaluate) and isinstance(s.value, n.IntImm)):
             raise UserError(
-                f"{self.signature.function.name!r} does more on the host than to run compiled loops (a "
-                f"{type(s).__name__}, such as a call of a Python function), which a library for C cannot hold",
+                f"the host code of {self.signature.function.name!r} has a {type(s).__name__}, such as a call of a "
+                "Python function. A library for C can only run compiled loops",
                 primitive="export_library",
                 fix="call C functions by tir.call_extern, or save the module as an archive for Python: "
                 "save('module.tw')",

@@ -68,7 +68,7 @@ def _product(lhs: Any, rhs: Any, transa: bool, transb: bool, rank: int, name: st
         raise UserError(
             f"the product sums over {depth} terms of {lhs.name!r}, but over {other} of {rhs.name!r}",
             primitive=name.rpartition(".")[2],
-            fix="give operands whose extents agree, or say which of them is transposed: transb=True",
+            fix="give operands with equal extents of the sum, or mark a transposed operand: transb=True",
         )
     shape = (*lhs.shape[:-2], rows, columns)
     made: Tensor = extern(

@@ -157,7 +157,7 @@ class Expressions:
         if isinstance(op, ast.Div) and len(whole) == 2:
             raise self.error(
                 node,
-                f"`{ast.unparse(node)}` divides two integers, of which Python makes a float",
+                f"`{ast.unparse(node)}` divides two integers, which is a float in Python",
                 "write // for the integer quotient, or convert one: float32(x)",
             )
         return apply(a, b)

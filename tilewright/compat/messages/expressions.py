@@ -63,7 +63,7 @@ def explain(asked: str, value: RuntimeValue, *operands: Any) -> UserError:
         return _unknown(x, *_VALUES[asked])
     if asked == "bool":
         return UserValueError(
-            f"the value of `{x}` is not known while the program is being built, so `and`, `or`, `not`, "
+            f"the value of `{x}` is not known while the program is built, so `and`, `or`, `not`, "
             "`if`, max(), min() and chained comparisons cannot use it",
             fix="use te.all(...), te.any(...), tir.Not(...), te.if_then_else(condition, a, b), te.max(a, b)",
         )
@@ -96,6 +96,6 @@ def _of_numpy(x: str, asked: str, about: Any) -> UserTypeError:
 
 def _unknown(x: str, asker: str, instead: str) -> UserTypeError:
     return UserTypeError(
-        f"the value of `{x}` is not known while the program is being built, so {asker} cannot use it",
+        f"the value of `{x}` is not known while the program is built, so {asker} cannot use it",
         fix=f"use {instead}",
     )

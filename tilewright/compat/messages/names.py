@@ -130,7 +130,7 @@ INSTEAD: dict[str, dict[str, str]] = {
         "PassContext": "tw.transform.PassContext(config={...})",
         "instrument": _INSTRUMENTS,
         **dict.fromkeys(("datatype", "dtype"), 'give types as text: "float32", "int8", "bfloat16"'),
-        **dict.fromkeys(("support", "get_build_info"), "call `tilewright doctor`: it lists what works on this machine"),
+        **dict.fromkeys(("support", "get_build_info"), "call `tilewright doctor`: it lists this machine's targets"),
         "infinity": "tir.infinity(dtype)",
     },
     "tir.transform": {
@@ -198,7 +198,7 @@ INSTEAD: dict[str, dict[str, str]] = {
         "instrument": _INSTRUMENTS,
     },
     "codegen": {
-        "llvm_version_major": "call `tilewright doctor`: it lists what works on this machine",
+        "llvm_version_major": "call `tilewright doctor`: it lists this machine's targets",
     },
     "arith": {
         "domain_touched": "te.schedule.InferBound(s): ranges of loops",
@@ -295,7 +295,7 @@ OTHERWISE: dict[str, str] = {
     "make": _STATEMENTS,
     "ir_pass": _PASS,
     "build_module": "tw.lower, tw.build and tw.transform.PassContext",
-    "codegen": "tw.build(s, args, target), whose result has get_source()",
+    "codegen": "tw.build(s, args, target).get_source()",
     "contrib": _OTHER_LIBRARIES,
     "nd": _ND_DEVICES,
     "te.hybrid": "@te.hybrid.script above the function",

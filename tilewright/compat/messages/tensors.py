@@ -19,7 +19,7 @@ _SYMBOLS = {
 }  # fmt: skip
 _PRODUCT = "te.compute((n, m), lambda i, j: te.sum(A[i, k] * B[k, j], axis=k))"
 _ELSEWHERE = {
-    **dict.fromkeys(("numpy", "asnumpy"), "build the program, call it with tw.nd arrays, and ask those: b.numpy()"),
+    **dict.fromkeys(("numpy", "asnumpy"), "build the program, call it with tw.nd arrays, and read these: b.numpy()"),
     **dict.fromkeys(("T", "transpose"), "te.compute((m, n), lambda i, j: A[j, i])"),
     **dict.fromkeys(("reshape", "flatten", "view"), "te.compute((n * m,), lambda i: A[i // m, i % m])"),
     **dict.fromkeys(

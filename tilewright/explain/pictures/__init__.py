@@ -65,7 +65,7 @@ def draw(
 _WHY_EMPTY = {
     "tile": "no loop of a stage at the root is bound to threads",
     "banks": "no access of shared memory is left in the kernels",
-    "fragments": "no stage is tensorized by an instruction whose lanes hold fragments",
+    "fragments": "no stage is tensorized by an instruction with fragments",
 }
 
 

@@ -113,7 +113,7 @@ def _numbers(e: Expr, at: dict[Var, np.ndarray]) -> np.ndarray:
         raise UserError(
             f"the element `{e}` that a thread computes depends on more than its loops",
             primitive="draw",
-            fix="draw a schedule whose sizes are constants",
+            fix="draw a schedule with constant sizes",
         )
     return found.ravel()
 

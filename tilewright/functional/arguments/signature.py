@@ -356,7 +356,8 @@ class _Reader:
             raise self.wrong(f"{what} has the type {array.dtype}, and x has {x.dtype}", f"convert {what} to {x.dtype}")
         if array.device != x.device:
             raise self.wrong(
-                f"{what} is on {_place(array.device)}, and x is on {_place(x.device)}", f"move {what} to where x is"
+                f"{what} is on {_place(array.device)}, and x is on {_place(x.device)}",
+                f"move {what} to the device of x",
             )
 
 

@@ -103,7 +103,7 @@ def _compiled_in_turn(
 
 def _nearly_as_fast(problem: Problem, first: Selection, target: Target) -> Iterator[Selection]:
     """Yield selections that models expect to be nearly as fast as `first`: of its strategy, then of others."""
-    why = "the choice of the model whose threads keep all in registers"
+    why = "the fastest configuration by the model without spilled registers"
     strategy, workload = first.template.strategy(target), first.workload
     space = strategy.space(workload)
     near = [space.get(index) for index in strategy.ranked(workload, space, _ALTERNATIVES)]

@@ -71,7 +71,7 @@ def _function(known: Any, e: n.Call) -> Callable[..., Any]:
         if found is not None:
             made: Callable[..., Any] = found
             return made
-    raise InterpretError(f"the interpreter is not told what the function {name} does: functions={{{name!r}: ...}}")
+    raise InterpretError(f"the interpreter has no definition of the function {name}: functions={{{name!r}: ...}}")
 
 
 Pick = Callable[[tuple[Any, ...]], Any]  # the argument of one thread

@@ -76,7 +76,7 @@ class Shadow:
             if count_nonzero(several):
                 bad[several] = ~self._is_member(where[several], who[several])
             if count_nonzero(bad):
-                return race_at(bad, "reads what {} wrote, with no barrier in between", where, who, writer)
+                return race_at(bad, "reads an element that {} wrote, with no barrier in between", where, who, writer)
         self._note_readers(where, who)
         return None
 
@@ -105,7 +105,7 @@ class Shadow:
             return race_at(bad, text, where, who, writer)
         bad = unordered(reader, who) & changes
         if count_nonzero(bad):
-            return race_at(bad, "overwrites what {} read, with no barrier in between", where, who, reader)
+            return race_at(bad, "overwrites an element that {} read, with no barrier in between", where, who, reader)
         goes_on = contested | (writer == who)
         self.silent[where] = ~changes & (~goes_on | self.silent.take(where))
         return None

@@ -122,7 +122,7 @@ class RunningFunction:
             base = buffer.memory
             storage = self.storages.get(base)
             if storage is None:
-                raise InterpretError(f"buffer {buffer.name} is used where no storage is allocated for it")
+                raise InterpretError(f"buffer {buffer.name} is used without allocated storage")
             if buffer.dtype != storage.dtype and buffer.byte_offset is None:
                 raise InterpretError(f"{buffer.name} views {base.name} as {buffer.dtype}, but that is {storage.dtype}")
             found = self.views[buffer] = View(buffer, self.extents(buffer), storage)
@@ -192,7 +192,7 @@ class RunningFunction:
             on = np.broadcast_to(mask, shape)
             uneven = on.any(axis=(0, 1, 2)) & ~on.all(axis=(0, 1, 2))
             if uneven.any():
-                self.fail(f"{what} where not all threads of the block come by; missing", ~on & uneven)
+                self.fail(f"{what} that not all threads of the block reach; missing", ~on & uneven)
         return shape
 
     def check_read(self, place: Address, mask: Value, report: Report | None) -> None:

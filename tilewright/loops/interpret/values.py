@@ -175,7 +175,7 @@ class Expressions:
             try:
                 return env[e]
             except KeyError:
-                raise InterpretError(f"variable {e.name} is used where it is not defined") from None
+                raise InterpretError(f"variable {e.name} is used outside of its definition") from None
 
         return run
 

@@ -36,7 +36,7 @@ def cache_write(schedule: Schedule, stage: Stage, scope: str) -> tuple[Schedule,
     has_loops(stage, "cache_write")
     if not stage.op.values:
         raise UserError(
-            f"stage {stage.name!r} is a te.extern, whose statement names the buffers that it writes",
+            f"stage {stage.name!r} is a te.extern: its statement names the buffers that it writes",
             primitive="cache_write",
             fix=f"copy its result with a te.compute that reads {stage.name!r}",
         )

@@ -77,8 +77,8 @@ def _fuse_pair(schedule: Schedule, stage: Stage, outer: IterVar, inner: IterVar)
             )
     for dependant in attached_to(schedule, stage, outer):
         warn_caller(
-            f"stage {dependant.name!r} was computed at {outer.name!r}, which is now a part of {fused.name!r}: until it "
-            "is placed elsewhere, each of its iterations computes the elements it needs",
+            f"stage {dependant.name!r} was computed at {outer.name!r}, now a part of {fused.name!r}. Until the "
+            f"stage is placed elsewhere, each iteration of {fused.name!r} computes the elements that it needs",
             UserWarning,
         )
     for dependant in (*attached_to(schedule, stage, outer), *attached_to(schedule, stage, inner)):

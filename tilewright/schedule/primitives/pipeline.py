@@ -42,7 +42,7 @@ def double_buffer(schedule: Schedule, stage: Stage) -> tuple[Schedule, None]:
 
 def _staged(schedule: Schedule, stage: Stage, depth: Any, primitive: str) -> tuple[Schedule, None]:
     has_loops(stage, primitive)
-    no_output(schedule, stage, primitive, "is memory of the caller's, of which there is one copy")
+    no_output(schedule, stage, primitive, "is in the caller's memory, and cannot have several copies")
     stages = whole_number(depth)
     if stages is None or stages < 1:
         raise UserError(

@@ -42,14 +42,14 @@ def compute_at(schedule: Schedule, stage: Stage, parent: Stage, axis: IterVar) -
     at = schedule.outermost(stage.id)
     if isinstance(at, At) and parent.id != at.stage and schedule.outermost(parent.id) != at:
         raise UserError(
-            f"stage {stage.name!r} advances the scan {schedule.stages[at.stage].name!r}, whose result "
-            f"{parent.name!r} reads",
+            f"stage {stage.name!r} is a step of the scan {schedule.stages[at.stage].name!r}, but "
+            f"{parent.name!r} reads the result of the scan",
             primitive="compute_at",
             fix=f"compute {stage.name!r} at a loop of the scan, or of a stage that is computed there",
         )
     if isinstance(at, At) and parent.id == at.stage and loop is not at.axis:
         raise UserError(
-            f"stage {stage.name!r} advances the scan {parent.name!r}, whose loop is {at.axis.name!r}, not "
+            f"stage {stage.name!r} is a step of the scan {parent.name!r} with the loop {at.axis.name!r}, not "
             f"{loop.name!r}",
             primitive="compute_at",
             fix=f"s[{stage.name}].compute_at(s[{parent.name}], {parent.name}.op.scan_axis)",
@@ -103,7 +103,7 @@ def compute_inline(schedule: Schedule, stage: Stage) -> tuple[Schedule, None]:
     no_output(schedule, stage, "compute_inline", "has to be stored and cannot be inlined")
     if not stage.op.values:
         raise UserError(
-            f"stage {stage.name!r} is a te.extern, whose statement computes whole tensors",
+            f"stage {stage.name!r} is a te.extern: its statement computes whole tensors",
             primitive="compute_inline",
             fix="leave it at the root, or compute it inside a loop of a reader with compute_at",
         )

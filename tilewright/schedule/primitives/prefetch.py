@@ -38,7 +38,7 @@ def prefetch(schedule: Schedule, stage: Stage, tensor: Any, axis: IterVar, offse
     loop = leaf(stage, axis, "prefetch", "var")
     if stage.note(loop).thread is not None:
         raise UserError(
-            f"{of_stage(loop, stage)} is bound to a thread, whose iterations do not follow each other",
+            f"{of_stage(loop, stage)} is bound to a thread: its iterations do not follow each other",
             primitive="prefetch",
             fix="give a loop that runs one iteration after the other",
         )

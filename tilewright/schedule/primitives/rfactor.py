@@ -42,7 +42,7 @@ def rfactor(
         raise UserError(
             f"stage {stage.name!r} is not a reduction",
             primitive="rfactor",
-            fix="factor a stage whose value is te.sum(..., axis=k) or another reduction",
+            fix="factor a stage with the value te.sum(..., axis=k) or another reduction",
         )
     check_parts(body, stage.name, "rfactor")
     loop = leaf(stage, axis, "rfactor")

@@ -33,9 +33,9 @@ def rolling_buffer(schedule: Schedule, stage: Stage) -> tuple[Schedule, None]:
         )
     if not stage.op.axis or not stage.op.values:
         raise UserError(
-            f"stage {stage.name!r} has no rows of which some could be kept",
+            f"stage {stage.name!r} has no rows that could be kept",
             primitive="rolling_buffer",
-            fix="take a stage of a te.compute of one dimension or more",
+            fix="use a te.compute with at least one dimension",
         )
     if stage.stages > 1:
         raise UserError(

@@ -38,7 +38,7 @@ def storage_align(schedule: Schedule, stage: Stage, axis: IterVar, factor: Any, 
     every = getattr(positive(factor, "storage_align", "factor", of_stage(axis, stage)), "value", 0)
     shift = whole_number(offset)
     if stage.is_output:
-        without_effect("storage_align", f"stage {stage.name!r} is an output, whose layout the caller's arrays give")
+        without_effect("storage_align", f"stage {stage.name!r} is an output, and the caller's arrays have its layout")
         return schedule, None
     if shift is None or not every:
         raise UserError(
@@ -60,7 +60,7 @@ def storage_swizzle(schedule: Schedule, stage: Stage) -> tuple[Schedule, None]:
     for vectors that are not within a piece.
     """
     has_loops(stage, "storage_swizzle")
-    no_output(schedule, stage, "storage_swizzle", "is memory of the caller's, whose layout is given")
+    no_output(schedule, stage, "storage_swizzle", "is in the caller's memory, with the caller's layout")
     if isinstance(stage.op, ExternOp):
         raise UserError(
             f"stage {stage.name!r} is computed by a statement, which says itself how its storage lies",

@@ -80,7 +80,7 @@ def tensorize(schedule: Schedule, stage: Stage, axis: IterVar, intrin: Any) -> t
         raise UserError(
             f"stage {stage.name!r} is not a reduction, and {atom.name} computes sums of products",
             primitive="tensorize",
-            fix="tensorize the stage whose body is te.sum(A[i, k] * B[k, j], axis=k); after cache_write, that is the "
+            fix="tensorize the stage with the body te.sum(A[i, k] * B[k, j], axis=k); after cache_write, that is the "
             "cache stage",
         )
     bound = stage.note(loop).thread

@@ -107,7 +107,7 @@ def _head(output: Tensor, head: Any) -> Adjoint:
         raise UserError(
             f"the head is {shown} for the output {output.name!r}, {output.dtype}{list(output.shape)}",
             primitive="gradient",
-            fix="give a tensor of the output's type, whose shape ends with that of the output",
+            fix="give a tensor of the output's type, with a shape that ends with the output's shape",
         )
     return Adjoint(head, shape[: len(shape) - rank])
 
@@ -180,7 +180,7 @@ def _spread(
     """Add to the adjoints of an operation's operands."""
     if not isinstance(op, ComputeOp):
         raise UserError(
-            f"the output depends on the inputs by way of {op.name!r}, a {_kind(op)}, whose derivative is not known",
+            f"the output depends on the inputs through {op.name!r}, a {_kind(op)} without a known derivative",
             primitive="gradient",
             fix=f"declare {op.name!r} with te.compute",
         )

@@ -72,13 +72,13 @@ def _adaptive(data: Any, output_size: Any, how: Any, layout: Any, spatial: str, 
     sizes = [known(source.shape[d]) for d in dims]
     if None in sizes:
         raise UserError(
-            f"{source.name!r} has the shape {list(source.shape)}, whose spatial extents are not constant",
+            f"{source.name!r} has the shape {list(source.shape)}, but its spatial extents must be constant",
             primitive=primitive,
             fix="give a tensor of constant height and width",
         )
     if 0 in sizes:
         raise UserError(
-            f"{source.name!r} has the shape {list(source.shape)}, of which every window is empty",
+            f"{source.name!r} has the shape {list(source.shape)}, so every window is empty",
             primitive=primitive,
             fix="give a tensor with at least one element in each spatial dimension",
         )

@@ -124,7 +124,7 @@ class _Network:
         for name, t in found.items():
             rank_of(t, len(wanted[name]), name, "lstm", str(wanted[name]))
             for d, n in enumerate(wanted[name]):
-                same(t.shape[d], n, f"dimension {d} of {name} and what Xs, Wi and proj ask for", "lstm")
+                same(t.shape[d], n, f"dimension {d} of {name} and its extent by Xs, Wi and proj", "lstm")
             if t.dtype != x.dtype:
                 raise UserError(f"{name} has type {t.dtype}, and Xs {x.dtype}", primitive="lstm", fix="give one type")
         return cls(found, steps, batch, hidden, projected)

@@ -152,7 +152,7 @@ def _check_precision(tile: int, size: int, what: str, name: str) -> None:
     n = tile + size - 1
     if n > _LARGEST:
         raise UserError(
-            f"{what}, whose tiles of {n}×{n} would lose their precision",
+            f"{what}, but tiles of {n}×{n} would lose precision",
             primitive=name,
             fix=f"use {name.replace('_winograd', '')}, or kernels that take tiles of at most {_LARGEST}×{_LARGEST}",
         )

@@ -419,7 +419,7 @@ def value_knob(name: str, candidate: Sequence[Any]) -> Knob:
     for value in values:
         if value is not None and not isinstance(value, (bool, int, float, str, list, tuple, np.generic)):
             raise UserError(
-                f"knob {name!r} chooses among {values!r}, of which {value!r} cannot be written to a log",
+                f"knob {name!r} chooses among {values!r}, but {value!r} cannot be written to a log",
                 primitive="define_knob",
                 fix="give numbers, strings, None, or lists of these, and look other things up by them",
             )

@@ -53,9 +53,9 @@ def _remembered(name: str, activation: Any, dtype: str) -> str:
 def warn_of_budget(name: str, tune: Tune) -> None:
     """Warn that a budget has no effect in a call that PyTorch only traces: nothing runs that could be measured."""
     warn_caller(
-        f"{name}: tune={tune!r} has no effect if PyTorch traces a call (torch.compile, torch.export, fake tensors), "
-        "since nothing runs that could be measured; call it with tune= on tensors of these shapes before: compiled "
-        "programs then run its choice",
+        f"{name}: tune={tune!r} has no effect while PyTorch traces a call (torch.compile, torch.export, fake tensors): "
+        "nothing runs that could be measured. Call it with tune= on tensors of these shapes before. Compiled "
+        "programs then run the chosen kernel",
         UserWarning,
     )
 
