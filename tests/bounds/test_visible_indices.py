@@ -56,18 +56,18 @@ def test_a_thread_keeps_what_its_readers_need_of_its_own_index() -> None:
 def test_not_where_fewer_threads_have_the_index(inner: int) -> None:
     """Thread 5 has no element that four threads deal with: nothing says which one it should keep."""
     s, args = kept(inner)
-    with pytest.raises(UserError, match=r"which part of 'factors.local' 'scaled' needs depends on .*threadIdx.x"):
+    with pytest.raises(UserError, match=r"the part of 'factors.local' that 'scaled' needs depends on .*threadIdx.x"):
         lower_for(CUDA, s, args)
 
 
 def test_not_by_another_index() -> None:
     s, args = kept(THREADS, "threadIdx.y")
-    with pytest.raises(UserError, match=r"which part of 'factors.local' 'scaled' needs depends on .*threadIdx.y"):
+    with pytest.raises(UserError, match=r"the part of 'factors.local' that 'scaled' needs depends on .*threadIdx.y"):
         lower_for(CUDA, s, args)
 
 
 def test_not_by_virtual_threads() -> None:
     """Loops of that name are not one index: each is expanded by itself."""
     s, args = kept(THREADS, "vthread")
-    with pytest.raises(UserError, match=r"which part of 'factors.local' 'scaled' needs depends on"):
+    with pytest.raises(UserError, match=r"the part of 'factors.local' that 'scaled' needs depends on"):
         lower_for(CUDA, s, args)

@@ -56,11 +56,11 @@ def named(ib: Any, a: Any, out: Any) -> None:
 @pytest.mark.parametrize(
     ("body", "says"),
     [
-        (shifted, "stores to E beyond its ends, of shape [8]: in E[i + 1], index 0 is 8 where i = 7"),
-        (read_ahead, "reads A beyond its ends, of shape [8]: in A[i + 1], index 0 is 8 where i = 7"),
-        (guarded_too_late, "in A[i + 2], index 0 is 8 where i = 6, but must stay within 0 to 7"),
-        (before_the_first, "in A[i - 4], index 0 is -1 where i = 3"),
-        (named, "stores to E beyond its ends, of shape [8]: in E[at], index 0 is 8 where i = 1, j = 3"),
+        (shifted, "stores to E beyond its ends, of shape [8]: in E[i + 1], index 0 is 8 at i = 7"),
+        (read_ahead, "reads A beyond its ends, of shape [8]: in A[i + 1], index 0 is 8 at i = 7"),
+        (guarded_too_late, "in A[i + 2], index 0 is 8 at i = 6, but must stay within 0 to 7"),
+        (before_the_first, "in A[i - 4], index 0 is -1 at i = 3"),
+        (named, "stores to E beyond its ends, of shape [8]: in E[at], index 0 is 8 at i = 1, j = 3"),
     ],
 )
 def test_an_access_beyond_the_ends(body: Body, says: str) -> None:
@@ -163,7 +163,7 @@ def beyond(a):  # type: ignore[no-untyped-def]
 
 def test_a_script_that_leaves_its_array() -> None:
     A = te.placeholder((8,), name="A")
-    with refused("hybrid.script", "the script 'beyond' stores to out beyond its ends", "index 0 is 8 where i = 7"):
+    with refused("hybrid.script", "the script 'beyond' stores to out beyond its ends", "index 0 is 8 at i = 7"):
         beyond(A)
 
 

@@ -169,7 +169,7 @@ def test_loops_that_cannot_be_replaced() -> None:
         lower(p)
     p = Product(m=15)
     p.s[p.C].tensorize(p.yi, gemv_intrin(8, 10, by_loops))
-    with refused("tensorize", "leave their range", fix="factors that divide"):
+    with refused("tensorize", "exceed the range of their axes", fix="factors that divide"):
         lower(p)
     p = Product()
     p.s[p.C].bind(p.s[p.C].leaf_iter_vars[-1], te.thread_axis("threadIdx.x"))

@@ -224,7 +224,7 @@ def test_a_region_that_depends_on_a_loop_inside(e: Example) -> None:
     e.s[e.B].set_scope("local")
     with refused(
         "compute_at",
-        "which part of 'B' 'C' needs depends on 'c.inner' (threadIdx.x)",
+        "the part of 'B' that 'C' needs depends on 'c.inner' (threadIdx.x)",
         fix="at 'c.inner'",
         step="s[B].compute_at(C, c.outer)",
     ):

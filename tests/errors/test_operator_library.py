@@ -140,7 +140,7 @@ WINDOWS: list[tuple[str, Callable[[], Any], str, str]] = [
     ("pool3d", lambda: nn.pool3d(IMAGES, 2, 2, 1, 0, "max"), "layout 'NCDHW' does not fit", "D, H, W among them"),
     ("global_pool", lambda: nn.global_pool(IMAGES, "sum"), "argument 'pool_type' is 'sum'", "'max', 'avg'"),
     ("adaptive_pool", lambda: nn.adaptive_pool(IMAGES, 0, "max"), "argument 'output_size' is 0", "int >= 1"),
-    ("adaptive_pool1d", lambda: nn.adaptive_pool1d(OPEN, 2, "max", "WN"), "are not constant", "constant height"),
+    ("adaptive_pool1d", lambda: nn.adaptive_pool1d(OPEN, 2, "max", "WN"), "must be constant", "constant height"),
     (
         "pool_grad",
         lambda: nn.pool_grad(IMAGES, IMAGES, 2, 2, 0, "max"),
@@ -372,7 +372,7 @@ MISTAKES: list[tuple[str, Callable[[], Any], str, str]] = [
     ("logical_xor", lambda: topi.logical_xor(A, TRUTH), "but a condition has type bool", "compare it"),
     ("bitwise_and", lambda: topi.bitwise_and(A, WHOLE), "needs integers", "convert it"),
     ("broadcast_to", lambda: topi.broadcast_to(A, (3, 5)), "the extents 4 and 5 differ", "equal or 1"),
-    ("broadcast_to", lambda: topi.broadcast_to(A, (4,)), "does not broadcast to [4]", "whose last extents"),
+    ("broadcast_to", lambda: topi.broadcast_to(A, (4,)), "does not broadcast to [4]", "ends with the extents"),
     ("elemwise_sum", lambda: topi.elemwise_sum(A), "which is not a list of tensors", "[A, B]"),
     ("elemwise_sum", lambda: topi.elemwise_sum([A, 3]), "argument 'xs[1]' is 3", "te.placeholder"),
     ("elemwise_sum", lambda: topi.elemwise_sum([A, B]), "'A' has the shape [3, 4] and 'B' [5]", "topi.add"),

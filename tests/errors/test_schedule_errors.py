@@ -279,7 +279,7 @@ def test_threads_that_combine_in_a_block_of_unknown_size() -> None:
     s = te.create_schedule(B.op)
     s[B].bind(k, te.thread_axis("threadIdx.x"))
     s[B].bind(B.op.axis[0], te.thread_axis("blockIdx.x"))
-    with refused("bind", "whose extent `n` of threadIdx.x is not constant", fix="split the bound axes"):
+    with refused("bind", "its extent `n` of threadIdx.x is not constant", fix="split the bound axes"):
         tilewright.build(s, [A, B], "cuda")
 
 

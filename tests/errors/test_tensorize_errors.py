@@ -182,7 +182,7 @@ def test_sizes_that_the_atom_does_not_divide() -> None:
 
 
 def test_terms_that_are_guarded() -> None:
-    with refused("tensorize", "axis 'k.inner' of stage 'D'", "leaves its range", fix="pad the operands with zeros"):
+    with refused("tensorize", "axis 'k.inner' of stage 'D'", "exceeds its range", fix="pad the operands with zeros"):
         Product(terms=50).build()
 
 
@@ -356,7 +356,7 @@ def test_sums_that_are_dealt_out_in_two_ways() -> None:
         "tensorize",
         "stage 'C' reads the sums of 'G'",
         "16 rows (j) by 8 columns (i)",
-        "those of 'D'",
+        "'G' and of 'D'",
         "16 rows (i) by 8 columns (j)",
         "no lane holds both",
         fix="s.cache_read(D, 'shared', [C])",
@@ -389,7 +389,7 @@ def test_a_layout_of_the_schedule_in_which_lanes_wait() -> None:
     p = Product()
     p.s[p.tiles[0]].storage_align(p.tiles[0].op.axis[0], 32, 0)
     with pytest.warns(
-        UserWarning, match=r"8 lanes of tf32 want one bank .* 'A.shared', which storage_align\(ax0, 32, 0\)"
+        UserWarning, match=r"8 lanes of tf32 want one bank .* 'A.shared', because of storage_align\(ax0, 32, 0\)"
     ):
         p.build()
 
@@ -411,7 +411,7 @@ def test_two_layouts_of_one_stage() -> None:
 
 def test_a_swizzled_output() -> None:
     p = Product()
-    with refused("storage_swizzle", "stage 'C' is an output", "whose layout is given"):
+    with refused("storage_swizzle", "stage 'C' is an output", "with the caller's layout"):
         p.s[p.C].storage_swizzle()
 
 

@@ -141,7 +141,7 @@ def test_outputs_are_unwritten_where_asked() -> None:
 
 
 def exchange(*between: Stmt, turns: int = 1) -> Function:
-    """Each thread reads what its neighbour has stored."""
+    """Each thread reads an element that its neighbour has stored."""
     B, S, k = buf("B", 2, 8), buf("S", 8, scope="shared"), Var("k")
 
     def body(b: Var, t: Var) -> Stmt:
@@ -152,7 +152,9 @@ def exchange(*between: Stmt, turns: int = 1) -> Function:
 
 
 def test_a_read_of_what_another_thread_wrote_needs_a_barrier() -> None:
-    text = fails(exchange(), empty(2, 8), match="S: race: reads what thread 1 of block 0 wrote, with no barrier")
+    text = fails(
+        exchange(), empty(2, 8), match="S: race: reads an element that thread 1 of block 0 wrote, with no barrier"
+    )
     assert "threadIdx.x = 0" in text
     assert "statement: B[bx, tx] = S[(tx + 1) % 8]" in text
     for lanes in (1 << 17, 8):
@@ -252,7 +254,9 @@ def test_the_same_value_from_some_threads_is_a_race_for_those_that_did_not_store
         return function((B,), in_block(8, body))
 
     interpret(program(lambda t: t // 2), [empty(2, 8)])
-    text = fails(program(lambda t: (t // 2 + 1) % 4), empty(2, 8), match="reads what several threads of block 0 wrote")
+    text = fails(
+        program(lambda t: (t // 2 + 1) % 4), empty(2, 8), match="reads an element that several threads of block 0 wrote"
+    )
     assert "threadIdx.x = 0" in text
     interpret(program(lambda t: (t // 2 + 1) % 4, SYNC), [empty(2, 8)])
 
@@ -264,7 +268,7 @@ def test_members_of_one_epoch_are_strangers_in_the_next() -> None:
         low, high = (lambda s: If(t < 4, s, None)), (lambda s: If(t >= 4, s, None))
         return alloc(S, low(store(S, 0, 1.0)), SYNC, high(store(S, 0, 2.0)), low(store(B, t, load(S, 0))))
 
-    fails(function((B,), in_block(8, body, blocks=1)), empty(8), match="race: reads what several threads")
+    fails(function((B,), in_block(8, body, blocks=1)), empty(8), match="race: reads an element that several threads")
 
 
 def test_writing_what_is_there_already_is_no_race() -> None:
@@ -313,7 +317,9 @@ def test_blocks_must_not_use_what_other_blocks_write(lanes: int) -> None:
     B = buf("B", 8)
     value = lambda b: b.astype("float32")
     reads = thread("bx", 8, lambda b: seq(store(B, b, value(b)), SYNC_GLOBAL, store(B, b, load(B, (b + 7) % 8))))
-    fails(function((B,), reads), empty(8), match="race: (reads|overwrites) what thread 0 of block", lanes=lanes)
+    fails(
+        function((B,), reads), empty(8), match="race: (reads|overwrites) an element that thread 0 of block", lanes=lanes
+    )
     meets = thread("bx", 8, lambda b: store(B, b // 2, value(b)))
     fails(function((B,), meets), empty(8), match="race: ", lanes=lanes)
     later = seq(thread("bx", 8, lambda b: store(B, b, value(b))), thread("bx", 8, lambda b: store(B, 7 - b, value(b))))
@@ -330,7 +336,7 @@ def test_blocks_may_write_the_same_value_and_read_it_themselves(lanes: int) -> N
     interpret(f, [empty(1), y], lanes=lanes)
     assert (y == 3).all()
     odd = lambda b: seq(If((b % 2).equal(0), store(B, 0, 3.0), None), store(C, b, load(B, 0)))
-    fails(function((B, C), thread("bx", 8, odd)), empty(1), y, match="race: reads what", lanes=lanes)
+    fails(function((B, C), thread("bx", 8, odd)), empty(1), y, match="race: reads an element that", lanes=lanes)
 
 
 def test_threads_of_one_block_meet_in_global_memory_behind_its_barrier() -> None:
@@ -340,7 +346,9 @@ def test_threads_of_one_block_meet_in_global_memory_behind_its_barrier() -> None
         return function((B, C), in_block(8, body))
 
     interpret(program(SYNC_GLOBAL), [empty(2, 8), empty(2, 8)])
-    fails(program(SYNC), empty(2, 8), empty(2, 8), match="race: reads what thread 1 of block 1")  # 0: no change
+    fails(
+        program(SYNC), empty(2, 8), empty(2, 8), match="race: reads an element that thread 1 of block 1"
+    )  # 0: no change
     fails(program(NOTHING), empty(2, 8), empty(2, 8), match="race: reads")
 
 
@@ -366,7 +374,9 @@ def test_a_barrier_of_some_blocks_orders_only_their_accesses() -> None:
         sync = If(b < 1, SYNC, None)
         return alloc(S, store(S, t, t.astype("float32")), sync, store(B, (b, t), load(S, (t + 1) % 8)))
 
-    text = fails(function((B,), in_block(8, body)), empty(2, 8), match="race: reads what thread 1 of block 1")
+    text = fails(
+        function((B,), in_block(8, body)), empty(2, 8), match="race: reads an element that thread 1 of block 1"
+    )
     assert "blockIdx.x = 1" in text
 
 
@@ -411,8 +421,8 @@ def test_what_is_under_way_has_no_value(behind: tuple[Stmt, ...]) -> None:
 
 
 def test_an_await_is_for_the_own_thread() -> None:
-    fails(copied(Commit(), Await(0, ())), empty(8), empty(2, 8), match="S: race: reads what thread")
-    fails(copied(Commit(), SYNC, Await(0, ())), empty(8), empty(2, 8), match="S: race: reads what thread")
+    fails(copied(Commit(), Await(0, ())), empty(8), empty(2, 8), match="S: race: reads an element that thread")
+    fails(copied(Commit(), SYNC, Await(0, ())), empty(8), empty(2, 8), match="S: race: reads an element that thread")
 
 
 def test_a_copy_overwrites_what_others_still_read() -> None:

@@ -58,7 +58,7 @@ def test_what_follows_a_return_does_not_run() -> None:
 def test_mistakes() -> None:
     with refused("ret", "of type float32x4, is returned", fix="one number"):
         tir.ret(te.var("v", "float32x4"))
-    with refused("call_intrin", "tir.ret is called with", fix="what tir.ret takes"):
+    with refused("call_intrin", "tir.ret is called with", fix="the arguments of tir.ret"):
         tir.call_intrin("int32", "tir.ret", 1, 2, 3)
     ib, x = tir.ir_builder.create(), te.var("x")
     ib.scope_attr(te.thread_axis("threadIdx.x"), "thread_extent", 4)

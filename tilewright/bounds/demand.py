@@ -179,8 +179,8 @@ def _check_visible(stage: Stage, consumer: StageBounds, found: list[Extremes | N
                     f"the part of {stage.name!r} that {consumer.stage.name!r} needs depends on {loop.axis.name!r} "
                     f"({loop.thread.thread_tag if loop.thread else 'a loop'}), a loop inside the loop of compute_at",
                     primitive="compute_at",
-                    fix=f"compute {stage.name!r} at {loop.axis.name!r}, or keep {stage.name!r} in memory that the iterations "
-                    f"of {loop.axis.name!r} share",
+                    fix=f"compute {stage.name!r} at {loop.axis.name!r}, or keep {stage.name!r} in memory that the "
+                    f"iterations of {loop.axis.name!r} share",
                     suspects=(Suspect(("compute_at", "set_scope", "cache_read", "cache_write"), (stage.name,)),),
                 )
 

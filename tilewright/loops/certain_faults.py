@@ -167,7 +167,7 @@ def _constant_point(index: Expr, extent: Expr, scene: _Scene) -> str:
         return ""
     values, at = found
     point = ", ".join(f"{var.name} = {value}" for var, value in values.items() if var in variables(index))
-    return f"is {at}" + (f" with {point}" if point else "")
+    return f"is {at}" + (f" at {point}" if point else "")
 
 
 def _symbolic_end(index: Expr, extent: Expr, scene: _Scene) -> str:

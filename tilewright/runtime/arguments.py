@@ -179,7 +179,9 @@ class Complaints:
         raise UserError(
             f"{_who(self.entry, position)} has shape {array.shape}: extent {axis} is {array.shape[axis]}, but "
             f"the other arguments make it {want}",
-            fix="pass arrays with equal extents" if want >= 0 else "the others are too small for this program",
+            fix="pass arrays with extents that agree with the declaration"
+            if want >= 0
+            else "the others are too small for this program",
         )
 
     def wrong_size(self, which: int, value: int) -> NoReturn:

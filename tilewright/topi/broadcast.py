@@ -62,7 +62,7 @@ def broadcast_shape(a: Sequence[Expr], b: Sequence[Expr], primitive: str) -> tup
             raise UserError(
                 f"the shapes {list(a)} and {list(b)} do not broadcast: the extents {x} and {y} differ",
                 primitive=primitive,
-                fix="give tensors with equal extents, counted from the last dimension, or with extents of 1",
+                fix="give tensors with extents that are equal or 1, counted from the last dimension",
             )
         made.append(y if o.is_const(x, 1) else x)
     return tuple(made)
