@@ -50,7 +50,7 @@ def test_a_scalar_moves_the_window(target: str) -> None:
     call = entry(lambda A, i: A[i + K], target=target)
     assert call((10, 8), 2).tolist() == list(range(2, 10))
     with refused(
-        "", "reads beyond the ends of 'A': in A[i + k] of stage 'B'", "from 5000 to 5007 where k = 5000", "0 to 9"
+        "", "reads beyond the ends of 'A': in A[i + k] of stage 'B'", "from 5000 to 5007 at k = 5000", "0 to 9"
     ):
         call((10, 8), 5000)
     for k in (-1, 3, 2**31 - 1, -(2**31)):
@@ -63,7 +63,7 @@ def test_sizes_of_two_tensors() -> None:
     call = entry(lambda A, i: A[i], n, m, ())
     assert call((10, 8)).tolist() == list(range(8))
     assert call((0, 0)).tolist() == call((5, 0)).tolist() == []
-    with refused("", "index 0 runs from 0 to 9 where m = 10, n = 8, but must stay within 0 to 7"):
+    with refused("", "index 0 runs from 0 to 9 at m = 10, n = 8, but must stay within 0 to 7"):
         call((8, 10))
     with refused("", "where m = 1, n = 0, but 'A' has no element there"):
         call((0, 1))
@@ -72,12 +72,12 @@ def test_sizes_of_two_tensors() -> None:
 @pytest.mark.parametrize(
     ("body", "size", "fine", "wrong", "shown"),
     [
-        (lambda A, i: A[i * i + K], 100, (0, 50), (51, -1), "index 0 is 100 where i = 7, k = 51"),
-        (lambda A, i: A[i * K], 15, (0, 2), (3, -1), "index 0 is 21 where i = 7, k = 3"),
-        (lambda A, i: A[(i << 1) & K], 10, (0, 9), (14,), "index 0 is 14 where i = 7, k = 14"),
-        (lambda A, i: te.if_then_else(i < K, A[i + 4], 0.0), 10, (-9, 0, 6), (7, 99), "is 10 where i = 6, k = 7"),
-        (lambda A, i: te.if_then_else(K > 3, A[i + K], 0.0), 12, (-9, 3, 4), (5,), "is 12 where i = 7, k = 5"),
-        (lambda A, i: te.if_then_else(te.all(i >= K, i < 12), A[i - K], 0.0), 8, (0, 7, 99), (-1,), "is 8 where i = 7"),
+        (lambda A, i: A[i * i + K], 100, (0, 50), (51, -1), "index 0 is 100 at i = 7, k = 51"),
+        (lambda A, i: A[i * K], 15, (0, 2), (3, -1), "index 0 is 21 at i = 7, k = 3"),
+        (lambda A, i: A[(i << 1) & K], 10, (0, 9), (14,), "index 0 is 14 at i = 7, k = 14"),
+        (lambda A, i: te.if_then_else(i < K, A[i + 4], 0.0), 10, (-9, 0, 6), (7, 99), "is 10 at i = 6, k = 7"),
+        (lambda A, i: te.if_then_else(K > 3, A[i + K], 0.0), 12, (-9, 3, 4), (5,), "is 12 at i = 7, k = 5"),
+        (lambda A, i: te.if_then_else(te.all(i >= K, i < 12), A[i - K], 0.0), 8, (0, 7, 99), (-1,), "is 8 at i = 7"),
     ],
     ids=["square", "product", "bits", "under-k", "of-k", "padding"],
 )
@@ -102,7 +102,7 @@ def test_what_readers_need_of_a_stage_in_between() -> None:
     a, c = tw.nd.array(np.arange(10, dtype="float32")), tw.nd.array(np.zeros(5, "float32"))
     module(a, c, 5)
     assert c.numpy().tolist() == [5, 7, 9, 11, 13]
-    with refused("", "in A[i] of stage 'B'", "index 0 runs from 0 to 10 where k = 6"):
+    with refused("", "in A[i] of stage 'B'", "index 0 runs from 0 to 10 at k = 6"):
         module(a, c, 6)
 
 
@@ -114,7 +114,7 @@ def test_reductions_of_a_given_length() -> None:
     for k in (10, 0, -4):
         module(a, b, k)
         assert b.numpy().tolist() == [max(k, 0)] * 2
-    with refused("", "in A[r]", "index 0 runs from 0 to 10 where k = 11"):
+    with refused("", "in A[r]", "index 0 runs from 0 to 10 at k = 11"):
         module(a, b, 11)
 
 
@@ -153,7 +153,7 @@ def test_a_saved_module_refuses_too(tmp_path: Path) -> None:
     pickle.loads(pickle.dumps(call.module["main"]._entry))
     module = load_module(str(tmp_path / "window.tw"))
     a, b = tw.nd.array(np.zeros(10, "float32")), tw.nd.array(np.zeros(8, "float32"))
-    with pytest.raises(UserError, match="from 3 to 10 where k = 3"):
+    with pytest.raises(UserError, match="from 3 to 10 at k = 3"):
         module(a, b, 3)
 
 

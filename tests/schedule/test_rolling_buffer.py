@@ -173,7 +173,7 @@ def test_mistakes() -> None:
     s, (A, B, C) = stencil()
     s[B].compute_at(s[C], C.op.axis[1])
     s[B].rolling_buffer()
-    with refused("rolling_buffer", "have no rows in common", fix="slides"):
+    with refused("rolling_buffer", "without common rows", fix="slides"):
         tw.lower(s, [A, C])
     D = te.compute((), lambda: A[0, 0] + 1, name="D")
     E = te.compute((4,), lambda i: D() + i, name="E")

@@ -200,7 +200,7 @@ class Complaints:
         inside = f"must stay within 0 to {extent - 1}" if extent > 0 else f"{read.tensor!r} has no element there"
         raise UserError(
             f"this call of {self.entry.name} reads beyond the ends of {read.tensor!r}: in {read.read} of stage "
-            f"{read.stage!r}, index {read.dimension} {runs} with {where}, but {inside}",
+            f"{read.stage!r}, index {read.dimension} {runs} at {where}, but {inside}",
             fix="pass arguments for which it stays inside, or build the program with a read under a condition: "
             f"te.if_then_else(..., {read.read}, 0)",
         )
