@@ -65,7 +65,7 @@ def test_sizes_of_two_tensors() -> None:
     assert call((0, 0)).tolist() == call((5, 0)).tolist() == []
     with refused("", "index 0 runs from 0 to 9 at m = 10, n = 8, but must stay within 0 to 7"):
         call((8, 10))
-    with refused("", "where m = 1, n = 0, but 'A' has no element there"):
+    with refused("", "at m = 1, n = 0, but 'A' has no element there"):
         call((0, 1))
 
 
