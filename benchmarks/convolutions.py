@@ -23,8 +23,8 @@ from tilewright.cli.tune import OPERATORS
 from tilewright.cli.tune_options import TuneOptions
 from tilewright.cli.verdict import compare
 from tilewright.core.target import Target
+from tilewright.runtime.compile import target_on
 from tilewright.runtime.device import Device
-from tilewright.runtime.program import target_on
 
 SMALL, FEW = ["dw-3x4x16x32-k7", "dw-256x21-k3", "conv1d-16384-k32"], 16
 """The default rows of a CPU, and the number of trials."""

@@ -25,7 +25,7 @@ import tilewright as tw
 from benchmarks.steps import Program, transpose
 from examples import conv2d_hwcn
 from tilewright.core.hardware import MemoryScope
-from tilewright.explain.findings import KernelExplanation
+from tilewright.explain.explanation_data import KernelExplanation
 from tilewright.ladder.conv1d import Conv1dLadder
 from tilewright.ladder.depthwise import DepthwiseLadder
 from tilewright.ladder.rung import Ladder

@@ -30,7 +30,7 @@ from tilewright.ladder.conv1d import Conv1dLadder
 from tilewright.ladder.depthwise import DepthwiseLadder
 from tilewright.loops.build import build_function
 from tilewright.passes.runner import finishing, lowering, run
-from tilewright.refine.pipeline import refine
+from tilewright.refine.refine import refine
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "examples"))
 

@@ -24,16 +24,16 @@ from .loops.nodes import Function, Launch, Program
 from .loops.printer import show_program
 from .loops.walk import statements
 from .passes.context import PassContext
-from .passes.explain import LINES, explain
+from .passes.pass_report import LINES, explain
 from .passes.runner import PassRecord, finishing, lowering, run, well_formed
-from .refine.pipeline import Refined, refine
+from .refine.refine import Refined, refine
 from .refine.register_use import register_remarks
+from .runtime.compile import compile_functions
 from .runtime.module import Module
-from .runtime.program import compile_functions
 from .schedule.culprits import naming_steps
 from .schedule.handle import ScheduleHandle
+from .schedule.schedule import Schedule
 from .schedule.steps import Step
-from .schedule.value import Schedule
 from .tensor.tensor import Tensor
 
 

@@ -3,9 +3,9 @@
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
 from .core.refusals import old_name as _old_name
-from .runtime.adopt import from_dlpack
 from .runtime.array import NDArray, array, empty
 from .runtime.device import Device, cpu, cuda, device, opencl
+from .runtime.from_dlpack import from_dlpack
 
 gpu = cuda  # the oldest scripts' name
 cl = opencl

@@ -29,7 +29,7 @@ TESTS = (
     "tests/codegen/test_host.py",
     "tests/codegen/test_hostile_names.py",
     "tests/functional/test_batches.py",
-    "tests/functional/test_comparison.py",
+    "tests/functional/test_timed_comparison.py",
     "tests/functional/test_named_arguments.py",
     "tests/functional/test_numpy_calls.py",
     "tests/functional/test_odd_calls.py",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from benchmarks.counters import NUMBERS, Row, compare, markdown, programs, read
-from tilewright.explain.findings import KernelExplanation
+from tilewright.explain.explanation_data import KernelExplanation
 
 METRICS = list(dict.fromkeys(metric for number in NUMBERS for metric in number.metrics))
 

@@ -20,7 +20,7 @@ from tilewright.codegen.host import HOST_WORDS
 from tilewright.codegen.names import Names
 from tilewright.codegen.opencl import OpenCl
 from tilewright.core.text import identifier, one_line, printable, remark
-from tilewright.runtime.arguments import Complaints
+from tilewright.runtime.argument_errors import ArgumentErrors
 
 RUNS = ["llvm"] if why_no_opencl() else ["llvm", "opencl"]
 NAMED = 9
@@ -85,7 +85,7 @@ HOSTILE = [
     "i.outer" + ".outer.inner" * 300,
 ]
 WORDS = sorted(
-    {*HOST_WORDS, *Cuda.reserved, *OpenCl.reserved, *keyword.softkwlist, *dir(builtins), *vars(Complaints)}
+    {*HOST_WORDS, *Cuda.reserved, *OpenCl.reserved, *keyword.softkwlist, *dir(builtins), *vars(ArgumentErrors)}
     | {*"printf malloc free memcpy memset exit abort assert errno stdin popc clock this_thread tex1D fma fmaf".split()}
     | {*"atomicAdd atomic_add mad24 mul24 CUDART_PI __FILE__ __LINE__ __CUDA_ARCH__ NULL EOF INT_MAX".split()}
 )
@@ -198,7 +198,7 @@ def test_names_and_what_is_derived_from_them_are_distinct(wishes: list[str]) -> 
 
 
 def test_host_code_names_all_that_it_calls() -> None:
-    assert {name for name in vars(Complaints) if not name.startswith("_") and name != "names"} <= HOST_WORDS
+    assert {name for name in vars(ArgumentErrors) if not name.startswith("_") and name != "names"} <= HOST_WORDS
 
 
 @pytest.mark.opencl

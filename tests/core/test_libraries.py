@@ -47,4 +47,4 @@ def test_no_other_function_asks_for_the_module_of_a_type() -> None:
                 if isinstance(node, ast.Attribute) and node.attr == "__module__":
                     found.append(f"{path.relative_to(PACKAGE).as_posix()}: {ast.unparse(node)}")
     assert found == ["functional/arguments/activations.py: type(activation).__module__",
-                     "runtime/arguments.py: type(arg).__module__"]  # fmt: skip
+                     "runtime/argument_errors.py: type(arg).__module__"]  # fmt: skip

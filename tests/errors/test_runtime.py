@@ -14,10 +14,10 @@ from tests.errors.programs import floats, sized
 from tests.errors.refused import refused
 from tilewright import te
 from tilewright.runtime import load_module
-from tilewright.runtime.adopt import from_dlpack
 from tilewright.runtime.array import array, empty
 from tilewright.runtime.device import cuda, device, opencl
 from tilewright.runtime.driver import DeviceError
+from tilewright.runtime.from_dlpack import from_dlpack
 
 ON_CUDA = pytest.mark.skipif(cuda().exist, reason="there is a GPU here")
 

@@ -12,7 +12,7 @@ from tilewright.core.hardware import MemoryScope
 from tilewright.core.occupancy import Limiter
 from tilewright.explain.counting import AccessCount
 from tilewright.explain.explanation import Explanation, KernelExplanation
-from tilewright.explain.findings import arithmetic_seconds
+from tilewright.explain.explanation_data import arithmetic_seconds
 from tilewright.report.units import duration
 
 

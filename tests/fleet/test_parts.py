@@ -20,7 +20,7 @@ from tilewright.codegen.abi import Resources
 from tilewright.core.errors import UserError
 from tilewright.core.target import Target
 from tilewright.fleet.addresses import checked, joined
-from tilewright.fleet.bench import Bench
+from tilewright.fleet.candidate_process import CandidateProcess
 from tilewright.fleet.courier import Courier
 from tilewright.fleet.journal import Journal, State
 from tilewright.fleet.ledger import Ledger, Sent
@@ -224,27 +224,27 @@ def test_gpus_by_number() -> None:
             visible_devices(wrong, 3)
 
 
-def test_what_reaches_a_bench_while_it_waits_for_its_worker_is_not_forgotten() -> None:
+def test_what_reaches_a_candidate_process_while_it_waits_for_its_worker_is_not_forgotten() -> None:
     worker, theirs = Channel.pair()
     session: Any = None
-    bench = Bench(theirs, session, 1)
+    process = CandidateProcess(theirs, session, 1)
     for message in (Measure("2", b""), Proceed("1"), Measure("3", b"")):
         worker.send(message)
-    assert not bench.pending
-    bench.begins(Job(lambda: (None, []), "1", Target.parse("llvm")))
+    assert not process.pending
+    process.begins(Job(lambda: (None, []), "1", Target.parse("llvm")))
     assert worker.receive() == Begins("1")
-    assert bench.pending
+    assert process.pending
 
 
-def test_a_bench_whose_worker_is_gone_ends_as_at_the_end_of_a_file() -> None:
+def test_a_candidate_process_whose_worker_is_gone_ends_as_at_the_end_of_a_file() -> None:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
     session: Any = None
-    bench = Bench(Channel(ours), session, 1)
-    assert bench.fileno() >= 0
+    process = CandidateProcess(Channel(ours), session, 1)
+    assert process.fileno() >= 0
     theirs.close()
-    bench.channel.close()
+    process.channel.close()
     with pytest.raises(EOFError, match="the worker is gone"):
-        bench.fileno()
+        process.fileno()
 
 
 class _Scheduler:
@@ -308,7 +308,7 @@ def test_time_in_which_nobody_looked_is_no_time_without_a_worker(monkeypatch: py
 
 
 class _Bench(Host):
-    """A host whose bench is the test: what it says comes through `said`."""
+    """A host whose candidate process is the test: what it says comes through `said`."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(WorkerOptions("llvm", "own", folder=folder))
@@ -337,7 +337,7 @@ def test_a_worker_whose_device_fails_for_good_is_broken(tmp_path: Path) -> None:
         await first
         host.said[0].close()
         await _soon(lambda: host._channel is not None and host._channel.closed)
-        assert not host.broken.is_set(), "its bench may have died of a candidate"
+        assert not host.broken.is_set(), "its candidate process may have died of a candidate"
         measured = asyncio.ensure_future(host.measure("1", b""))
         await _soon(lambda: len(host.said) == 2)
         host.said[1].send(Broken("it has fallen off the bus"))
@@ -350,7 +350,9 @@ def test_a_worker_whose_device_fails_for_good_is_broken(tmp_path: Path) -> None:
     asyncio.run(scene())
 
 
-def test_a_bench_is_stuck_where_it_says_nothing_for_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_candidate_process_is_stuck_if_it_says_nothing_for_long(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("tilewright.fleet.worker._STUCK_SECONDS", 1e6)
 
     async def scene() -> None:
@@ -367,7 +369,7 @@ def test_a_bench_is_stuck_where_it_says_nothing_for_long(tmp_path: Path, monkeyp
         monkeypatch.setattr("tilewright.fleet.worker._STUCK_SECONDS", 0.0)
         outcome = read_outcome(await host.measure("2", b""))
         assert isinstance(outcome, RunFailed)
-        assert outcome.reason == "its bench said nothing for 0 s"
+        assert outcome.reason == "its candidate process said nothing for 0 s"
         host.close()
 
     asyncio.run(scene())

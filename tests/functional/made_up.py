@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tilewright.functional.planning.comparison import Comparison
+from tilewright.functional.planning.timed_comparison import Comparison
 
 
 def seconds(ours: float, theirs: float) -> Comparison:

@@ -42,7 +42,7 @@ from tilewright.functional.arguments.problem import (
     Problem,
 )
 from tilewright.functional.planning import compiler
-from tilewright.runtime.program import resolve_target
+from tilewright.runtime.compile import resolve_target
 
 GPU = "cuda -arch=sm_90"
 ENGINES = ("sm_90", "llvm")

@@ -11,7 +11,7 @@ from tilewright.core.target import Target
 from tilewright.functional.arguments.problem import Problem
 from tilewright.functional.planning import compiler
 from tilewright.functional.programs.executable import Executable
-from tilewright.runtime.program import resolve_target
+from tilewright.runtime.compile import resolve_target
 
 CUDA = resolve_target(Target("cuda -arch=sm_90"))
 BATCHES = (96, 128, 256)

@@ -13,8 +13,8 @@ import pytest
 
 import tilewright as tw
 from tilewright.core.errors import UserError
-from tilewright.runtime.adopt import from_dlpack
 from tilewright.runtime.device import cuda
+from tilewright.runtime.from_dlpack import from_dlpack
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 F = torch.nn.functional

@@ -16,8 +16,8 @@ from tilewright.functional.planning import kernel_choice
 from tilewright.functional.planning.compiler import KernelNotes, Selection
 from tilewright.functional.planning.decision import Decision
 from tilewright.functional.planning.kernel_choice import without_spills
+from tilewright.runtime.compile import resolve_target
 from tilewright.runtime.device import device
-from tilewright.runtime.program import resolve_target
 from tilewright.topi.templates import Depthwise, Epilogue, named
 
 DIRECT = named("topi/depthwise.direct")

@@ -19,10 +19,10 @@ import tilewright as tw
 from tests.paths import ROOT
 from tests.runtime.test_several import scaled
 from tilewright.core.errors import UserError
-from tilewright.runtime.adopt import from_dlpack
 from tilewright.runtime.array import array, empty
 from tilewright.runtime.device import cuda
 from tilewright.runtime.driver import DeviceError
+from tilewright.runtime.from_dlpack import from_dlpack
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 TorchGraphTimer = pytest.importorskip("tilewright.functional.pytorch.graphs").TorchGraphTimer
@@ -201,7 +201,7 @@ def test_memory_is_shared_while_the_other_gpu_is_unused() -> None:
     """PyTorch keeps a GPU current that has no context yet, which the driver does not know of."""
     script = (
         "import torch\n"
-        "from tilewright.runtime.adopt import from_dlpack\n"
+        "from tilewright.runtime.from_dlpack import from_dlpack\n"
         "a = from_dlpack(torch.arange(3.0, device='cuda:1'))\n"
         "print(a.device, a.numpy().tolist(), torch.cuda.current_device())\n"
     )

@@ -18,8 +18,8 @@ from tilewright.functional.arguments.problem import CONV, Problem
 from tilewright.functional.planning import compiler, kernel_choice
 from tilewright.functional.planning.decision import THEIRS
 from tilewright.functional.planning.shipped import RECORDS
+from tilewright.runtime.compile import resolve_target
 from tilewright.runtime.device import device
-from tilewright.runtime.program import resolve_target
 
 CUDA = resolve_target(Target("cuda -arch=sm_90"))
 FEW = SHAPES[1::8]

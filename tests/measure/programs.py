@@ -195,7 +195,7 @@ _HOST_FAULTS = {
     "loops later": ["while 'ran' in globals(): time.sleep(1)", "globals()['ran'] = True"],
     "exits": ["os._exit(7)"],
     "crashes": ["os.kill(os.getpid(), signal.SIGSEGV)"],
-    # The worker of a fleet has a bench, which has a server, which has the process that runs this.
+    # The worker of a fleet has a candidate process, which has a server, which has the process that runs this.
     "kills its worker": [
         "above = lambda pid: int(open(f'/proc/{pid}/stat').read().rpartition(')')[2].split()[1])",
         "os.kill(above(above(above(os.getpid()))), signal.SIGKILL)",

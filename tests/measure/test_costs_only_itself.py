@@ -25,7 +25,7 @@ from tests.measure.test_session import QUICK, good
 from tests.tune import fakes
 from tilewright.codegen.abi import CompiledProgram
 from tilewright.core.target import Target
-from tilewright.measure import family, pool
+from tilewright.measure import pool, process_state
 from tilewright.measure.channel import LATE, Channel, Garbled, wait
 from tilewright.measure.children import fork
 from tilewright.measure.option import LocalBuilder, LocalRunner
@@ -128,7 +128,7 @@ def _changes() -> dict[str, Callable[[], Any]]:
         "function of a module": lambda: setattr(np, "array", None),
         "builtin function": lambda: setattr(builtins, "round", None),
         "files": lambda: setattr(gc, "left_open_by_a_test", [open(os.devnull) for _ in range(20)]),
-        "memory": lambda: setattr(gc, "leaked_by_a_test", np.ones(family.LARGEST_GROWTH + (32 << 20), np.uint8)),
+        "memory": lambda: setattr(gc, "leaked_by_a_test", np.ones(process_state.LARGEST_GROWTH + (32 << 20), np.uint8)),
     }
 
 

@@ -20,7 +20,7 @@ from tilewright.core.errors import UserError
 from tilewright.core.target import Target
 from tilewright.measure import reference, reference_file
 from tilewright.measure.channel import Channel, Garbled, wait
-from tilewright.measure.check import GUARD, GuardedArray
+from tilewright.measure.guarded_array import GUARD, GuardedArray
 from tilewright.measure.pool import Died, WorkerPool
 from tilewright.runtime.cpu_driver import CpuDriver
 from tilewright.runtime.device import device

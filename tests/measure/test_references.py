@@ -18,7 +18,7 @@ from tests.errors.refused import refused
 from tests.measure.programs import SIZE, Candidate, compile_candidate
 from tests.measure.test_session import QUICK
 from tilewright.core.target import Target
-from tilewright.measure import referee
+from tilewright.measure import reference_queue
 from tilewright.measure.option import LocalBuilder, LocalRunner
 from tilewright.measure.outcome import Measured, Outcome, WrongAnswer
 from tilewright.measure.pool import WorkerPool
@@ -33,7 +33,7 @@ def measure(jobs: list[Job], runner: LocalRunner = QUICK, rounds: int = 1) -> li
         return [outcome for _ in range(rounds) for _, outcome in session.measure(jobs)]
 
 
-def fails_in_the_referee(candidate: Candidate, bad: bool, folder: Path) -> tuple[Any, list[Any]]:
+def fails_as_a_reference(candidate: Candidate, bad: bool, folder: Path) -> tuple[Any, list[Any]]:
     """Built as ever; where it is asked for a reference, which is its second time, it raises."""
     mark = folder / str(candidate.number)
     if bad and mark.exists():
@@ -44,7 +44,7 @@ def fails_in_the_referee(candidate: Candidate, bad: bool, folder: Path) -> tuple
 
 def test_a_reference_that_one_configuration_does_not_give_comes_from_another(tmp_path: Path) -> None:
     made = [Candidate("", 0), *(Candidate("wrong", n) for n in range(1, 5))]
-    jobs = [Job(lambda c=c: fails_in_the_referee(c, c.number < 2, tmp_path), c, TARGET) for c in made]
+    jobs = [Job(lambda c=c: fails_as_a_reference(c, c.number < 2, tmp_path), c, TARGET) for c in made]
     outcomes = measure(jobs)
     assert sum(isinstance(outcome, WrongAnswer) for outcome in outcomes) == 4, outcomes
     assert sum(isinstance(outcome, Measured) and outcome.checked for outcome in outcomes) == 1
@@ -64,8 +64,8 @@ def test_a_reference_that_runs_out_of_time_is_tried_once_more(monkeypatch: pytes
             for doing in self._busy.values():
                 doing.deadline += 1000 * before
 
-    monkeypatch.setattr(referee, "WorkerPool", Patient)
-    monkeypatch.setattr(referee, "_COMPUTATION_SECONDS", 0.5)
+    monkeypatch.setattr(reference_queue, "WorkerPool", Patient)
+    monkeypatch.setattr(reference_queue, "_COMPUTATION_SECONDS", 0.5)
 
     def reference() -> tuple[list[np.ndarray], list[np.ndarray]]:
         if attempts.read_text() == "x":
@@ -81,7 +81,7 @@ def test_a_reference_that_runs_out_of_time_is_tried_once_more(monkeypatch: pytes
 
 def test_what_failed_is_tried_again_for_later_candidates(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """As on a disk that was full, and has room again."""
-    monkeypatch.setattr(referee, "_UNCHECKED_CANDIDATES", 2)
+    monkeypatch.setattr(reference_queue, "_UNCHECKED_CANDIDATES", 2)
 
     def reference() -> tuple[list[np.ndarray], list[np.ndarray]]:
         with (tmp_path / "asked").open("a") as file:
@@ -166,7 +166,7 @@ def test_files_that_nobody_uses_make_room_where_they_take_more_than_is_left(
     clock = [0.0]
     left = [1000]
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=left[0]))
-    references = referee.References(lambda: clock[0])
+    references = reference_queue.References(lambda: clock[0])
     paths = [str(tmp_path / name) for name in "abcd"]
     for path in paths:
         Path(path).write_bytes(bytes(100))

@@ -23,7 +23,7 @@ from tests.errors.refused import refused
 from tests.paths import python_path
 from tilewright.measure.channel import Channel
 from tilewright.measure.children import fork, start_fresh
-from tilewright.measure.guard import folder_name, marked, remove_folders
+from tilewright.measure.watchdog import folder_name, marked, remove_folders
 
 MINE = "TILEWRIGHT_TEST_STRAY"
 DETACHED = f"""

@@ -11,7 +11,7 @@ import pytest
 import tilewright as tw
 from tests.functional.made_up import seconds
 from tilewright.core.errors import UserError
-from tilewright.functional.planning.comparison import Comparison, Verdict
+from tilewright.functional.planning.timed_comparison import Comparison, Verdict
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 

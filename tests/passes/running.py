@@ -9,7 +9,7 @@ from tilewright.core.options import USUAL, Options
 from tilewright.core.target import Target
 from tilewright.driver import lower_for
 from tilewright.loops.nodes import Function
-from tilewright.passes.pipeline import Pass
+from tilewright.passes.pass_list import Pass
 from tilewright.passes.runner import PassRecord, finishing, run
 from tilewright.transform import PassContext
 

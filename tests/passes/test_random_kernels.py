@@ -17,7 +17,7 @@ from tilewright.expr.nodes import Var
 from tilewright.loops.interpret import InterpretError, interpret
 from tilewright.loops.nodes import Allocate, Function, Launch, Stmt, seq
 from tilewright.passes.drop_unread_stores import drop_unread_stores
-from tilewright.passes.pipeline import OPTIONAL, Pass
+from tilewright.passes.pass_list import OPTIONAL, Pass
 from tilewright.passes.place_barriers import place_barriers
 from tilewright.passes.share_storage import share_storage
 

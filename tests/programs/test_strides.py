@@ -12,9 +12,9 @@ import tilewright
 from tests.programs.harness import every_target, spread
 from tilewright import te, tir
 from tilewright.core.errors import UserError
-from tilewright.runtime.adopt import from_dlpack
 from tilewright.runtime.array import array, empty
 from tilewright.runtime.device import device
+from tilewright.runtime.from_dlpack import from_dlpack
 from tilewright.runtime.module import Module
 
 

@@ -22,10 +22,10 @@ import tilewright as tw
 from tests.runtime.test_several import scaled
 from tilewright.core.errors import UserError
 from tilewright.functional.programs import running
-from tilewright.runtime.adopt import from_dlpack
 from tilewright.runtime.array import NDArray, array, empty
 from tilewright.runtime.device import Device, cuda
 from tilewright.runtime.driver import DeviceError
+from tilewright.runtime.from_dlpack import from_dlpack
 
 NONE = -1
 CALLS = 20

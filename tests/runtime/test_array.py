@@ -14,9 +14,9 @@ from tilewright.core.dtype import DType
 from tilewright.core.errors import UserError
 from tilewright.core.target import Target
 from tilewright.runtime import dlpack
-from tilewright.runtime.adopt import from_dlpack
 from tilewright.runtime.array import NDArray, array, empty
 from tilewright.runtime.device import Device, cl, cpu, cuda, device, gpu, opencl
+from tilewright.runtime.from_dlpack import from_dlpack
 
 DTYPES = [
     "float32",

@@ -18,9 +18,9 @@ from tilewright.expr import operators as op
 from tilewright.expr.nodes import Broadcast, Cast, Div, IfThenElse, Mod, Ramp, Select, Var
 from tilewright.loops.nodes import Allocate, Buffer, Evaluate, For, Function, Let, LoopKind, seq
 from tilewright.runtime.array import array
+from tilewright.runtime.compile import compile_function
 from tilewright.runtime.device import Device
 from tilewright.runtime.module import Module
-from tilewright.runtime.program import compile_function
 
 RNG = np.random.default_rng(7)
 

@@ -24,12 +24,12 @@ from tilewright.core.errors import TVMError, UserError
 from tilewright.core.target import Target
 from tilewright.expr.nodes import Var
 from tilewright.loops.nodes import Function
-from tilewright.runtime.adopt import from_dlpack
 from tilewright.runtime.array import NDArray, array, empty
+from tilewright.runtime.compile import compile_function, compile_functions
 from tilewright.runtime.device import Device, cpu, device, opencl
+from tilewright.runtime.from_dlpack import from_dlpack
 from tilewright.runtime.module import Module
 from tilewright.runtime.packed import register_func, remove_global_func
-from tilewright.runtime.program import compile_function, compile_functions
 from tilewright.runtime.timing import BenchmarkResult
 
 ADD = p.elementwise(100, ["float32", "float32"], lambda a, b: a + b, "float32")
@@ -304,7 +304,7 @@ def test_the_debug_mode_names_the_kernel_that_faults() -> None:
         "from tests.codegen import programs as p\n"
         "from tilewright.loops.nodes import Function\n"
         "from tilewright.expr.nodes import Var\n"
-        "from tilewright.runtime.program import compile_function\n"
+        "from tilewright.runtime.compile import compile_function\n"
         "from tilewright.runtime.array import empty\n"
         "from tilewright.runtime.device import cuda\n"
         "b, n = p.buf('B', 1), Var('n')\n"
@@ -386,7 +386,7 @@ def test_a_fault_in_one_call_does_not_hang_the_process() -> None:
         "from tilewright.core.errors import TVMError\n"
         "from tilewright.loops.nodes import Function\n"
         "from tilewright.expr.nodes import Var\n"
-        "from tilewright.runtime.program import compile_function\n"
+        "from tilewright.runtime.compile import compile_function\n"
         "from tilewright.runtime.array import empty\n"
         "from tilewright.runtime.device import cuda\n"
         "b, n = p.buf('B', 1), Var('n')\n"

@@ -20,9 +20,9 @@ from tilewright.core.errors import UserError
 from tilewright.expr.nodes import Var
 from tilewright.loops.nodes import Function
 from tilewright.runtime import opencl_driver
+from tilewright.runtime.compile import compile_function
 from tilewright.runtime.device import opencl
 from tilewright.runtime.driver import DeviceError
-from tilewright.runtime.program import compile_function
 
 pytestmark = pytest.mark.opencl
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from tests.schedule.random_programs import RandomProgram
-from tilewright.schedule.value import At, AtRoot
+from tilewright.schedule.schedule import At, AtRoot
 from tilewright.tensor.extern import ExternOp
 from tilewright.tensor.scan import ScanOp
 from tilewright.tensor.tensor import PlaceholderOp

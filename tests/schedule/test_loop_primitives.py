@@ -10,7 +10,7 @@ import pytest
 import tilewright as tw
 from tests.schedule.programs import Chain, Line, Plain, expect, loops, names
 from tilewright import te
-from tilewright.schedule.value import At
+from tilewright.schedule.schedule import At
 
 # split, tile.
 

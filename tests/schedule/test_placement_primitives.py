@@ -14,7 +14,7 @@ from tests.loops.running import run
 from tests.lowering.same_program import differences
 from tests.schedule.programs import Chain, Plain, expect, loops, names
 from tilewright import te
-from tilewright.schedule.value import At, AtRoot, Inlined
+from tilewright.schedule.schedule import At, AtRoot, Inlined
 
 LEGACY = Path(__file__).parent / "legacy"
 

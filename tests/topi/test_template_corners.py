@@ -11,7 +11,7 @@ from tilewright import te
 from tilewright.core.dtype import DType
 from tilewright.core.target import Target
 from tilewright.driver import build
-from tilewright.runtime.program import resolve_target
+from tilewright.runtime.compile import resolve_target
 from tilewright.topi.templates import Conv2dLayer, Depthwise, Pooling, Transposed, named
 
 CONV2D_DIRECT, CONV2D_MMA, CONV2D_WINDOW = (named(f"topi/conv2d.{name}") for name in ("direct", "mma", "window"))

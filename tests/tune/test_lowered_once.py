@@ -12,7 +12,7 @@ import pytest
 
 from tilewright import autotvm, te
 from tilewright.core.target import Target
-from tilewright.fleet import bench
+from tilewright.fleet import candidate_process
 from tilewright.fleet.protocol import PickledCandidate
 from tilewright.loops import build as loops
 from tilewright.measure import batch
@@ -128,11 +128,11 @@ def test_a_worker_of_a_fleet_builds_from_it() -> None:
     task = autotvm.templates.conv1d.task("llvm", shape=(64,), kernel=3)
     lowered = inspect_candidate(task, task.config_space.get(0), Target("llvm"), keep_lowered=True).lowered
     sent = PickledCandidate("llvm", pickle.dumps(_never), b"", LocalBuilder(), LocalRunner(), lowered)
-    job = bench._job("1", pickle.loads(pickle.dumps(sent)))
+    job = candidate_process._job("1", pickle.loads(pickle.dumps(sent)))
     assert isinstance(build(job, "default"), Built)
     of_before = object.__new__(PickledCandidate)  # a message of a version that sent no such thing
     of_before.__dict__.update({name: value for name, value in vars(sent).items() if name != "lowered"})
-    _asks_for_the_schedule(build(bench._job("1", pickle.loads(pickle.dumps(of_before))), "default"))
+    _asks_for_the_schedule(build(candidate_process._job("1", pickle.loads(pickle.dumps(of_before))), "default"))
 
 
 def test_a_program_of_deep_expressions() -> None:

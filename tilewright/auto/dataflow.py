@@ -12,7 +12,7 @@ from ..expr.nodes import Expr, IntImm, Var
 from ..expr.traverse import loads, post_order, variables
 from ..schedule.handle import ScheduleHandle
 from ..schedule.inlining import inlined_bodies
-from ..schedule.value import Inlined
+from ..schedule.schedule import Inlined
 from ..tensor.axis import IterVar
 from ..tensor.reduction import Reduce
 from ..tensor.scan import ScanOp

@@ -15,7 +15,7 @@ from ..core.target import Target
 from ..expr.nodes import IntImm
 from ..expr.traverse import loads, variables
 from ..schedule.handle import ScheduleHandle
-from ..schedule.value import Inlined
+from ..schedule.schedule import Inlined
 from ..tensor.axis import IterVar, thread_axis
 from ..tensor.tensor import Operation, Tensor, is_reduction
 from ..topi.schedules.stages import vector_bytes

@@ -11,8 +11,8 @@ from typing import Any
 from ..core.errors import UserError
 from ..core.precision import PRECISIONS
 from ..core.target import Target
-from ..measure.custom import Runner
 from ..measure.option import LocalRunner
+from ..measure.own_runner_api import Runner
 from ..schedule.handle import ScheduleHandle
 from ..tensor.scan import ScanOp
 from ..tensor.tensor import Operation, PlaceholderOp, Tensor, topological

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from ..core.log import logger
-from ..measure.custom import Runner
 from ..measure.option import LocalBuilder, LocalRunner
+from ..measure.own_runner_api import Runner
 from ..schedule.handle import ScheduleHandle
 from ..tensor.tensor import Tensor
 from ..tune.records.best import best_of

@@ -19,13 +19,13 @@ from ..expr.nodes import Expr, IntImm, Max, Min, Var
 from ..expr.operators import const, equal, floormod, greater_equal, less_equal, subtract
 from ..expr.traverse import loads as loads_in
 from ..expr.traverse import substitute, uses_any, variables
-from ..schedule.value import At, Stage
+from ..schedule.schedule import At, Stage
 from ..tensor.axis import IterVar, Range
 from ..tensor.extern import ExternOp
 from ..tensor.scan import ScanOp
 from ..tensor.tensor import Tensor
 from .nest import Loop, cut_axes, index_values
-from .value import StageBounds
+from .stage_bounds import StageBounds
 from .visibility import check_owners, shares
 
 NO_LOOPS: Mapping[IterVar, tuple[int, Expr | None]] = {}

@@ -12,11 +12,11 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from ..expr.nodes import Expr, Var
 from ..expr.traverse import loads, substitute
-from ..schedule.value import Stage
+from ..schedule.schedule import Stage
 from ..tensor.axis import IterVar, Range
 from ..tensor.reduction import Reduce
 from .nest import Loop
-from .value import Bounds, ReadEnd
+from .stage_bounds import Bounds, ReadEnd
 
 
 def ranges_of_loops(stage: Stage, body: Sequence[Expr]) -> tuple[dict[IterVar, Range], tuple[ReadEnd, ...]]:

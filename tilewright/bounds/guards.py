@@ -13,7 +13,7 @@ from ..expr.nodes import Expr
 from ..expr.operators import greater_equal, less, subtract
 from ..schedule.relations import Relation
 from ..tensor.axis import AxisKind, IterVar
-from .value import StageBounds
+from .stage_bounds import StageBounds
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from ..expr.nodes import Expr, IntImm, Var
 from ..expr.operators import cast, const, greater_equal, maximum
 from ..expr.traverse import substitute, uses_any
 from ..schedule.inlining import inlined_bodies
-from ..schedule.value import Schedule, Stage
+from ..schedule.schedule import Schedule, Stage
 from ..tensor.axis import IterVar, Range
 from ..tensor.extern import ExternOp
 from ..tensor.scan import ScanOp
@@ -26,9 +26,9 @@ from .demand import Region, demand, running_loops
 from .ends import as_read, hidden_ends, ranges_of_loops
 from .nest import Loop, axes_of_threads, axis_values, outer_loops
 from .reads import check_reads
-from .value import Bounds as Bounds
-from .value import ReadEnd
-from .value import StageBounds as StageBounds
+from .stage_bounds import Bounds as Bounds
+from .stage_bounds import ReadEnd
+from .stage_bounds import StageBounds as StageBounds
 from .visibility import check_memory, check_owners, default_scope, private_steps
 
 _WRITTEN_OUT = {LoopKind.UNROLLED: "unroll", LoopKind.VECTORIZED: "vectorize"}

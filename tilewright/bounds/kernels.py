@@ -8,7 +8,7 @@ from typing import NamedTuple
 from ..core.hardware import ThreadTag
 from ..expr.nodes import Expr
 from .nest import Loop, is_one
-from .value import Bounds, StageBounds
+from .stage_bounds import Bounds, StageBounds
 
 
 class KernelBounds(NamedTuple):

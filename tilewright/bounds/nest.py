@@ -9,8 +9,8 @@ from ..expr.nodes import Expr, IntImm, Var
 from ..expr.operators import cast, const
 from ..expr.traverse import substitute
 from ..schedule.guarded_reads import guarded_axes, guarded_value
-from ..schedule.value import At, Schedule, Stage
-from ..schedule.value import Loop as Loop
+from ..schedule.schedule import At, Schedule, Stage
+from ..schedule.schedule import Loop as Loop
 from ..tensor.axis import AxisKind, IterVar, Range
 
 

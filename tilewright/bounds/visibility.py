@@ -14,11 +14,11 @@ from ..core.hardware import MemoryScope, ThreadTag
 from ..expr.nodes import Expr
 from ..expr.traverse import post_order
 from ..schedule.relations import Split
-from ..schedule.value import Stage
+from ..schedule.schedule import Stage
 from ..tensor.axis import AxisKind, IterVar
 from ..tensor.extern import ExternOp
 from .nest import Loop
-from .value import StageBounds
+from .stage_bounds import StageBounds
 
 _SCOPE_RANK = {MemoryScope.GLOBAL: 0, MemoryScope.SHARED: 1, MemoryScope.LOCAL: 2}
 

@@ -14,7 +14,7 @@ from ..auto.search import fastest, search_of, shipped, unmeasured
 from ..core.errors import UserError
 from ..core.precision import PRECISIONS
 from ..core.target import Target
-from ..runtime.program import target_on
+from ..runtime.compile import target_on
 from ..tensor.tensor import Tensor
 from ..tune.session.layer import LayerSearch
 from ..tune.task import Task

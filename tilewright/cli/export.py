@@ -12,8 +12,8 @@ from typing import Any
 from ..core.errors import UserError
 from ..core.target import Target
 from ..core.text import identifier, kind_of, one_line
+from ..runtime.compile import target_on
 from ..runtime.device import cpu, cuda
-from ..runtime.program import target_on
 from .run import names_of, reported
 
 _DTYPES = ("float32", "float16", "bfloat16", "float64")

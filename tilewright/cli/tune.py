@@ -14,8 +14,8 @@ from ..core.padding import TEMPLATE_WORDS
 from ..core.target import Target
 from ..fleet.addresses import checked, joined
 from ..fleet.security import check_installed
+from ..runtime.compile import target_on
 from ..runtime.device import Device
-from ..runtime.program import target_on
 from ..topi import templates
 from ..topi.templates import named
 from ..topi.templates.template import PackagedTemplate, default_first

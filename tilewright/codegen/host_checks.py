@@ -2,7 +2,7 @@
 
 A size takes its value from the first extent that equals it or is linear in it (`n * 8`). Every other extent is then
 compared with its required value. Every call pays for the checks, so each is one comparison. The functions that they
-call when one fails compose the full message (`runtime/arguments.py`).
+call when one fails compose the full message (`runtime/argument_errors.py`).
 """
 
 from __future__ import annotations

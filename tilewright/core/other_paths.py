@@ -25,9 +25,12 @@ _DOORS = {
     **{f"topi.{part}": f"topi.{part}" for part in ("cuda", "generic", "testing", "x86")},
     "tir.stmt_functor": "stmt_functor",
 }
-MOVED = {f"{PACKAGE}.{path}": f"{PACKAGE}.compat.{name}" for path, name in _DOORS.items()}
-"""Modules of the legacy API by the paths that scripts use, with their own paths; modules below them go along."""
-_PATHS = {home: path for path, home in MOVED.items()}
+_RENAMED = {"schedule.value": "schedule.schedule"}
+"""Modules by the names that they had in version 0.2.0, for pickles of it."""
+_OF_SCRIPTS = {f"{PACKAGE}.{path}": f"{PACKAGE}.compat.{name}" for path, name in _DOORS.items()}
+_PATHS = {home: path for path, home in _OF_SCRIPTS.items()}
+MOVED = _OF_SCRIPTS | {f"{PACKAGE}.{path}": f"{PACKAGE}.{name}" for path, name in _RENAMED.items()}
+"""Modules by the paths that scripts and pickles use, with their own paths; modules below them go along."""
 
 
 def path_in_scripts(module: str) -> str:

@@ -24,15 +24,15 @@ from ..expr.evaluate import evaluate
 from ..expr.nodes import Expr, Var
 from ..expr.traverse import variables
 from ..loops.nodes import Buffer, For, Function, Launch, Stmt
-from ..runtime.program import resolve_target
+from ..runtime.compile import resolve_target
 from ..schedule.culprits import naming_steps
 from ..schedule.handle import ScheduleHandle
-from ..schedule.value import Schedule
+from ..schedule.schedule import Schedule
 from ..tensor.scan import ScanOp
 from ..tensor.tensor import Tensor
 from ..topi.templates.processor import processor_of
 from .counting import Counter, Counts
-from .findings import BufferUse, Findings, KernelExplanation
+from .explanation_data import BufferUse, ExplanationData, KernelExplanation
 from .loop_tree import loop_tree
 from .points import Points
 from .processor import processor_use
@@ -43,7 +43,7 @@ _TOGETHER = 32
 """Threads that count as a warp on targets without warps."""
 
 
-class Explanation(Findings):
+class Explanation(ExplanationData):
     """The result of `s.explain(target)`; its text is the whole explanation."""
 
     def __str__(self) -> str:
@@ -70,7 +70,7 @@ def chosen_target(target: Any) -> Target:
 
 def findings(
     handle: ScheduleHandle, target: Target, args: Sequence[Any] | None, sizes: Mapping[Any, int] | None, compiled: bool
-) -> Findings:
+) -> ExplanationData:
     """Return the explanation of a schedule; if `compiled`, with the registers that NVIDIA's compiler allocates."""
     schedule = handle.value
     if args is not None and not isinstance(args, (list, tuple)):
@@ -95,7 +95,7 @@ def findings(
         tuple(loop_tree(schedule, bounds)),
         tuple(collections.Counter(s.reason for s in handle.steps if s.reason).items()),
     )
-    return Findings(target, tree, reasons(schedule, bounds), tuple(kernels), board, name, chosen)
+    return ExplanationData(target, tree, reasons(schedule, bounds), tuple(kernels), board, name, chosen)
 
 
 def _arguments(schedule: Schedule) -> tuple[Any, ...]:

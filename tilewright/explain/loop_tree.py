@@ -9,13 +9,13 @@ from math import prod
 from ..arith.region import extremes
 from ..arith.simplify import simplify
 from ..bounds.nest import Loop, is_one
-from ..bounds.value import Bounds, StageBounds
+from ..bounds.stage_bounds import Bounds, StageBounds
 from ..core.hardware import LoopKind, MemoryScope
 from ..expr.nodes import Expr, IntImm, Var
 from ..expr.operators import add, const, subtract
 from ..expr.printer import ExprPrinter
 from ..expr.traverse import variables
-from ..schedule.value import At, Schedule
+from ..schedule.schedule import At, Schedule
 from ..tensor.axis import AxisKind, IterVar
 from ..tensor.extern import ExternOp
 

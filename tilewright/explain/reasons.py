@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from ..bounds.guards import StageGuard, domain_guards, relation_guards
-from ..bounds.value import Bounds, StageBounds
+from ..bounds.stage_bounds import Bounds, StageBounds
 from ..expr.nodes import IntImm
 from ..schedule.relations import Fuse, Relation, Split
-from ..schedule.value import Schedule
+from ..schedule.schedule import Schedule
 from ..tensor.axis import AxisKind
 
 

@@ -9,7 +9,7 @@ from ..core.text import quantity
 from ..report.table import Column, table
 from ..report.units import duration
 from .counting import AccessCount, Guard, Origin
-from .findings import Findings, KernelExplanation, arithmetic_seconds
+from .explanation_data import ExplanationData, KernelExplanation, arithmetic_seconds
 from .show_processor import caches, threads, vectors
 
 _PLACES = {MemoryScope.GLOBAL: "global", MemoryScope.SHARED: "shared", MemoryScope.LOCAL: "registers"}
@@ -18,7 +18,7 @@ _MOST_ALIKE = 3
 _OWNERS = {MemoryScope.GLOBAL: "", MemoryScope.SHARED: " per block", MemoryScope.LOCAL: " per thread"}
 
 
-def show(it: Findings) -> str:
+def show(it: ExplanationData) -> str:
     """Return the whole explanation."""
     chosen = [f"  {reason} ({quantity(count, 'step')})" for reason, count in it.choices]
     heads = [f"for {it.target}", *(["\n".join(["chosen by auto_schedule", *chosen])] if chosen else [])]
@@ -26,7 +26,7 @@ def show(it: Findings) -> str:
     return "\n\n".join(parts)
 
 
-def _tree(it: Findings) -> str:
+def _tree(it: ExplanationData) -> str:
     rows: list[list[str]] = []
     for node in it.tree:
         indent = "  " * node.depth
@@ -42,7 +42,7 @@ def _tree(it: Findings) -> str:
     return "\n".join(table(heads, rows))
 
 
-def _kernel(it: Findings, kernel: KernelExplanation) -> str:
+def _kernel(it: ExplanationData, kernel: KernelExplanation) -> str:
     head = f"kernel {kernel.name}"
     if kernel.block or kernel.grid:
         shape = " × ".join(f"{tag.value} {extent}" for tag, extent in kernel.block.items()) or "one thread"
@@ -107,7 +107,7 @@ def _buffers(kernel: KernelExplanation) -> list[str]:
     return table([Column("buffer", False), Column("in", False), Column("type", False), Column("bytes", False)], rows)
 
 
-def _accesses(it: Findings, kernel: KernelExplanation) -> list[str]:
+def _accesses(it: ExplanationData, kernel: KernelExplanation) -> list[str]:
     if not it.target.has_warps:
         return ["the target has no warps: neighbouring threads do not access memory together"]
     lines: list[str] = []
@@ -135,7 +135,7 @@ def _access(kernel: KernelExplanation, access: AccessCount) -> list[str]:
     return shown
 
 
-def _guards(it: Findings, kernel: KernelExplanation) -> list[str]:
+def _guards(it: ExplanationData, kernel: KernelExplanation) -> list[str]:
     threads = _all_threads(kernel)
     alike: dict[tuple[str, ...], list[str]] = {}
     for guard in kernel.counts.guards.values():
@@ -151,7 +151,7 @@ def _guards(it: Findings, kernel: KernelExplanation) -> list[str]:
     return lines or ["none"]
 
 
-def _why(it: Findings, guard: Guard) -> list[str]:
+def _why(it: ExplanationData, guard: Guard) -> list[str]:
     if guard.origin is Origin.DECLARED:
         return [f"a condition of {', '.join(guard.stages)}, as declared"]
     if guard.origin is Origin.AHEAD:
@@ -159,7 +159,7 @@ def _why(it: Findings, guard: Guard) -> list[str]:
     return [f"{stage}: {why}" for stage in guard.stages for why in it.reasons.get(stage, ())]
 
 
-def _occupancy(it: Findings, kernel: KernelExplanation) -> list[str]:
+def _occupancy(it: ExplanationData, kernel: KernelExplanation) -> list[str]:
     found = kernel.occupancy
     if found is None:
         return ["the target has no multiprocessors that hold warps"]
@@ -183,7 +183,7 @@ def _occupancy(it: Findings, kernel: KernelExplanation) -> list[str]:
     return lines
 
 
-def _roofline(it: Findings, kernel: KernelExplanation) -> list[str]:
+def _roofline(it: ExplanationData, kernel: KernelExplanation) -> list[str]:
     flop, moved = kernel.counts.all_operations, kernel.least_bytes
     lines = [f"{_number(flop)} operations on {_number(moved)} bytes: {_number(flop / max(moved, 1))} per byte"]
     if not it.target.has_warps:
@@ -212,7 +212,7 @@ def _roofline(it: Findings, kernel: KernelExplanation) -> list[str]:
     return lines
 
 
-def _peaks_of_architecture(it: Findings, kernel: KernelExplanation) -> list[str]:
+def _peaks_of_architecture(it: ExplanationData, kernel: KernelExplanation) -> list[str]:
     """The peaks of a target for which no board is listed."""
     one = it.target.hardware.multiprocessor
     kinds = [kind for kind in kernel.counts.operations_of_type if one.peak(kind)]

@@ -1,13 +1,13 @@
 """The fleet's messages on one page, and the text form of messages between hosts.
 
-    tuner ── Connect, Send, Ping, Leave ──►  courier  ── Dask ──►  worker  ── Measure, Proceed ──►  bench
-          ◄── Joined, Left, Finished, ─────          ◄────────            ◄── Opened, Begins, ────
+    tuner ── Connect, Send, Ping, Leave ──►  courier  ── Dask ──►  worker  ── Measure, Proceed ──►  candidate
+          ◄── Joined, Left, Finished, ─────          ◄────────            ◄── Opened, Begins, ────  process
               Answered, Unreachable                                           Done, Broken
 
 The *courier* is a process of the tuner's that holds the Dask client, so that the tuner, which forks, has no threads. A
-*worker* is a Dask worker. It starts one *bench*, a process that builds, runs and checks candidates as a tuner does on
-its own host. Messages between processes of one host are pickled. Messages that cross hosts are JSON, except for the
-candidates themselves: these are code, and only the bench unpickles them.
+*worker* is a Dask worker. It starts one *candidate process*, which builds, runs and checks candidates as a tuner does
+on its own host. Messages between processes of one host are pickled. Messages that cross hosts are JSON, except for the
+candidates themselves: these are code, and only that process unpickles them.
 """
 
 from __future__ import annotations
@@ -143,7 +143,7 @@ class Unreachable:
     final: bool = False
 
 
-# Between a worker and its bench.
+# Between a worker and its candidate process.
 
 
 @dataclass(frozen=True)
@@ -172,14 +172,14 @@ class Measure:
 
 @dataclass(frozen=True)
 class Opened:
-    """The bench has its device."""
+    """The candidate process has its device."""
 
     attributes: DeviceAttributes
 
 
 @dataclass(frozen=True)
 class Begins:
-    """A candidate is built, and is about to run: the bench waits for `Proceed`."""
+    """A candidate is built, and is about to run: its process waits for `Proceed`."""
 
     token: str
 

@@ -18,7 +18,7 @@ from typing import Any
 from ..core.errors import UserError
 from ..core.log import logger
 from ..measure.children import tuner_mark
-from ..measure.guard import folder_name
+from ..measure.watchdog import folder_name
 from .addresses import is_loopback
 from .worker import Host, WorkerOptions, attach, detach
 

@@ -1,4 +1,4 @@
-"""The parts that make a Dask worker one of the fleet: a bench, a journal, and an announcement.
+"""The parts that make a Dask worker one of the fleet: a candidate process, a journal, and an announcement.
 
 `--preload tilewright.fleet.worker` makes a Dask worker one of the fleet; `tilewright worker` starts one that returns
 when the scheduler does. Tuners call its functions `measure` and `in_hand`.
@@ -35,9 +35,9 @@ ANNOUNCED = "tilewright"
 _MOST_BUILDERS = 16
 _SPARE_CORES = 2
 """Cores of a host without builders: they serve its devices and Dask's processes."""
-_MOST_BENCHES_WITHOUT_DEVICE = 5
+_MOST_PROCESSES_WITHOUT_DEVICE = 5
 _STUCK_SECONDS = 1800.0
-"""A bench that has candidates and sends nothing for this long is assumed to have lost them."""
+"""A candidate process that has candidates and sends nothing for this long is assumed to have lost them."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ def slots_of(builders: int) -> int:
 
 
 class Host:
-    """The worker's side: it passes candidates to its bench, and keeps the journal.
+    """The worker's side: it passes candidates to its candidate process, and keeps the journal.
 
     Everything happens on one event loop, which Dask's worker runs on.
     """
@@ -88,15 +88,15 @@ class Host:
         other workers measure them."""
         self._waiting: dict[str, Future[str]] = {}
         self._heard = 0.0
-        self._benches_without_device = 0
-        """The number of successive benches that ended before they had the device."""
+        self._processes_without_device = 0
+        """The number of successive candidate processes that ended before they had the device."""
         self._process: subprocess.Popen[bytes] | None = None
         self._channel: Channel | None = None
         self._descriptor = -1
         self._opened: Future[DeviceAttributes] | None = None
 
     async def open(self) -> Announcement:
-        """Start the bench; return the announcement. Raises UserError if the device cannot be used."""
+        """Start the candidate process; return the announcement. Raises UserError if the device cannot be used."""
         if self._channel is None or self._channel.closed:
             self._start()
         assert self._opened is not None
@@ -125,7 +125,9 @@ class Host:
         while not found.done():
             left = self._heard + _STUCK_SECONDS - get_running_loop().time()
             if left <= 0:
-                self._finish(token, RunFailed(reason=f"its bench said nothing for {_STUCK_SECONDS:g} s", killed=True))
+                self._finish(
+                    token, RunFailed(reason=f"its candidate process said nothing for {_STUCK_SECONDS:g} s", killed=True)
+                )
                 self._restart()
             else:
                 await asyncio.wait([found], timeout=left)
@@ -141,12 +143,12 @@ class Host:
             assert self._channel is not None
             self._channel.send(Measure(token, candidate), 10.0)
         except (OSError, UserError) as error:
-            self._finish(token, RunFailed(reason=f"the bench does not take it: {error}", killed=True))
+            self._finish(token, RunFailed(reason=f"the candidate process does not take it: {error}", killed=True))
 
     def _start(self) -> None:
         chosen = {} if self.options.visible is None else {"CUDA_VISIBLE_DEVICES": str(self.options.visible)}
         arguments = (self.options.target, str(self.builders))
-        self._process, self._channel = start_fresh("tilewright.fleet.bench", *arguments, **chosen)
+        self._process, self._channel = start_fresh("tilewright.fleet.candidate_process", *arguments, **chosen)
         self._descriptor = self._channel.fileno()
         loop = get_running_loop()
         self._opened, self._heard = loop.create_future(), loop.time()
@@ -157,7 +159,7 @@ class Host:
         for message in channel.arrived():
             if isinstance(message, Opened) and self._opened is not None and not self._opened.done():
                 self._opened.set_result(message.attributes)
-                self._benches_without_device = 0
+                self._processes_without_device = 0
             elif isinstance(message, Broken) and self._opened is not None and not self._opened.done():
                 self._opened.set_exception(UserError(message.reason, fix="look at the output of `tilewright doctor`"))
                 self.broken.set()
@@ -171,22 +173,25 @@ class Host:
             self._lost(channel)
 
     def _lost(self, channel: Channel) -> None:
-        """The bench ended: as far as is known, its candidates ended it."""
+        """The candidate process ended: as far as is known, its candidates ended it."""
         get_running_loop().remove_reader(self._descriptor)
         channel.close()
         status = self._process.wait() if self._process is not None else None
         if self._opened is not None and not self._opened.done():
-            self._benches_without_device += 1
-            if self._benches_without_device >= _MOST_BENCHES_WITHOUT_DEVICE:
+            self._processes_without_device += 1
+            if self._processes_without_device >= _MOST_PROCESSES_WITHOUT_DEVICE:
                 self.broken.set()
             self._opened.set_exception(
                 UserError(
-                    f"the bench ended with status {status} before it had its device",
+                    f"the candidate process ended with status {status} before it had its device",
                     fix="see its log; tilewright doctor says whether the device works",
                 )
             )
         for token in list(self._waiting):
-            self._finish(token, RunFailed(reason=f"the bench ended with status {status} while it had it", killed=True))
+            self._finish(
+                token,
+                RunFailed(reason=f"the candidate process ended with status {status} while it had it", killed=True),
+            )
 
     def _restart(self) -> None:
         if self._process is not None:
@@ -199,7 +204,7 @@ class Host:
             waiting.set_result(kept)
 
     def close(self) -> None:
-        """End the bench."""
+        """End the candidate process."""
         if self._channel is not None and not self._channel.closed:
             get_running_loop().remove_reader(self._descriptor)
             self._channel.close()

@@ -14,11 +14,11 @@ from typing import Any
 from ..core.errors import UserError
 from ..core.libraries import library_name
 from ..core.text import kind_of
-from ..runtime.adopt import from_dlpack
 from ..runtime.array import NDArray, empty
 from ..runtime.device import cpu, device
 from ..runtime.dlpack import CUDA, CUDA_MANAGED
 from ..runtime.foreign import STREAMS, on_stream_of
+from ..runtime.from_dlpack import from_dlpack
 from .arguments.activations import custom
 from .arguments.call import CallOptions, OperatorCall
 from .arguments.outputs import check_apart, check_places

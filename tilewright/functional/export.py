@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..core.target import Target
 from ..driver import build
-from ..runtime.program import target_on
+from ..runtime.compile import target_on
 from .arguments.problem import Problem
 from .planning.compiler import Selection, default_selection, epilogue_of, selection_of
 from .planning.decision import Activation

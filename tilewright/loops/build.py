@@ -20,7 +20,7 @@ from ..core.text import brief
 from ..expr.nodes import Load, Var
 from ..expr.traverse import variables
 from ..schedule.primitives.annotate import IMPORTS
-from ..schedule.value import At, Schedule
+from ..schedule.schedule import At, Schedule
 from ..tensor.axis import IterVar
 from ..tensor.extern import ExternOp
 from ..tensor.scan import ScanOp

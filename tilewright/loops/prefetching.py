@@ -20,7 +20,7 @@ from ..expr.effects import PREFETCH
 from ..expr.nodes import Call, Expr, IntImm, Load, Var
 from ..expr.operators import add, const, floordiv, greater_equal, less, less_equal, maximum, minimum, multiply, subtract
 from ..expr.traverse import post_order, substitute
-from ..schedule.value import Loop, Schedule, Stage
+from ..schedule.schedule import Loop, Schedule, Stage
 from ..tensor.axis import IterVar, Range
 from ..tensor.tensor import Tensor
 from .nodes import AddressOf, Buffer, Evaluate, For, If, Let, Stmt

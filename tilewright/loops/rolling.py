@@ -14,7 +14,7 @@ from ..core.hardware import LoopKind
 from ..expr.nodes import Expr, IntImm, Var
 from ..expr.operators import any_of, const, equal, floormod, greater_equal, subtract
 from ..expr.traverse import constant_value, substitute, variables
-from ..schedule.value import At
+from ..schedule.schedule import At
 
 
 @dataclass(frozen=True)

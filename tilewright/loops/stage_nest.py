@@ -1,7 +1,7 @@
 """The loop nest of one stage: its leaf loops around a guarded store.
 
 A reduction first stores its identity, in loops of its own from the outermost reduction loop inwards. The passes of
-`passes/pipeline.py` take the nest from here.
+`passes/pass_list.py` take the nest from here.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ..expr.nodes import Expr, IntImm, Load, Var
 from ..expr.operators import all_of, cast, const, if_then_else, is_const, likely, subtract
 from ..expr.traverse import loads, post_order, substitute, uses_any, variables
 from ..schedule.guarded_reads import guarded_axes
-from ..schedule.value import At, Schedule
+from ..schedule.schedule import At, Schedule
 from ..tensor.axis import AxisKind, IterVar
 from ..tensor.extern import ExternOp
 from ..tensor.reduction import Reduce

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..bounds.value import StageBounds
+from ..bounds.stage_bounds import StageBounds
 from ..core.errors import UserError
 from ..core.hardware import SWIZZLE_LINE, SWIZZLE_PIECE, MemoryScope
 from ..expr.nodes import IntImm

@@ -28,7 +28,7 @@ from .option import LocalBuilder, LocalRunner
 from .outcome import SWITCHED_OFF, WAITS, Measured, Outcome, ReferenceLost, RunFailed, shorten
 from .pool import Died, WorkerPool
 from .protocol import DropQueued, RunRequest, Submit
-from .referee import Referee, References
+from .reference_queue import ReferenceQueue, References
 
 _tokens = itertools.count()
 _ATTEMPTS = 3
@@ -82,7 +82,7 @@ class Batch:
         self.builders = WorkerPool(
             self._build, builder.processes, builder.timeout, given, nice=0 if feed is None else _NICE_INCREMENT
         )
-        self.referee = Referee(references, self._refer, given)
+        self.reference_queue = ReferenceQueue(references, self._refer, given)
         self.client: Client | None = None
         self.since: dict[int, float] = {}
         """When each job was taken, or built."""
@@ -107,7 +107,7 @@ class Batch:
                 left.update(self._take(taken or (), resolve))
                 if taken or taken is None or self.feed is None:
                     continue
-            self.builders.foreign = self.referee.pool.foreign = [client.channel]
+            self.builders.foreign = self.reference_queue.pool.foreign = [client.channel]
             self._advance(client)
             if not (self.done or client.channel.closed or (self.feed is not None and self.feed.pending)):
                 self._sleep(client)
@@ -135,7 +135,7 @@ class Batch:
         self.given.update(zip(new, jobs, strict=True))
         self.jobs += [replace(job, target=resolve(Target.parse(job.target))) for job in jobs]
         if self.feed is None:
-            for pool in (self.builders, self.referee.pool):
+            for pool in (self.builders, self.reference_queue.pool):
                 pool.renew()
         self.since.update(dict.fromkeys(new, time.perf_counter()))
         for target in {self.jobs[index].target for index in new}:
@@ -145,7 +145,7 @@ class Batch:
         for index in new:
             reference = self.jobs[index].reference
             if reference is not None and self.runner.check_correctness:
-                self.referee.expect(reference, index)
+                self.reference_queue.expect(reference, index)
             if kept := self.jobs[index].kept:
                 self.built[index] = kept[0]
                 self._queue(index)
@@ -156,14 +156,14 @@ class Batch:
     def close(self) -> None:
         """End the processes of this call."""
         self.builders.close()
-        self.referee.pool.close()
+        self.reference_queue.pool.close()
         if self.running and self.client is not None:
             with suppress(OSError):
                 self.client.channel.send(DropQueued())
 
     def _sleep(self, client: Client) -> None:
         """Wait for a message, the end of a process, or somebody's time limit."""
-        pools = (self.builders, self.referee.pool)
+        pools = (self.builders, self.reference_queue.pool)
         descriptors = [client.channel.fileno(), *(d for pool in pools for d in pool.descriptors())]
         descriptors += [self.feed.fileno()] if self.feed is not None else []
         deadlines = [pool.deadline for pool in pools if pool.deadline is not None]
@@ -176,7 +176,7 @@ class Batch:
                 self._on_ran(job, finished.outcome)
         for index, result in self.builders.advance():
             self._on_built(index, result)
-        self.runnable.extend(self.referee.advance(bool(self.unbuilt or self.builders.active)))
+        self.runnable.extend(self.reference_queue.advance(bool(self.unbuilt or self.builders.active)))
         self._feed_builders(client)  # last, as a built job or a reference may have made room or work for builders
         self.builders.start()
         if client.channel.closed:
@@ -187,7 +187,7 @@ class Batch:
 
     @property
     def _building(self) -> bool:
-        return self.builders.active or self.referee.pool.active
+        return self.builders.active or self.reference_queue.pool.active
 
     def _finish(self, index: int, outcome: Outcome) -> None:
         stages = {**self.stages.pop(index, {}), **outcome.stages}
@@ -245,7 +245,7 @@ class Batch:
 
     def _queue(self, index: int) -> None:
         """Have a built job run, once its reference is there."""
-        if not self.runner.check_correctness or not self.referee.hold(self._workload(index), index):
+        if not self.runner.check_correctness or not self.reference_queue.hold(self._workload(index), index):
             self.runnable.append(index)
 
     def _refer(self, given: int | Job) -> tuple[str, str]:

@@ -24,8 +24,8 @@ from contextlib import suppress
 from ..core.errors import UserError
 from ..core.paths import package_path
 from .channel import Channel, wait
-from .family import adopt_orphans, kill_family
-from .guard import TUNER, WORKER, began, kill_marked
+from .process_state import adopt_orphans, kill_family
+from .watchdog import TUNER, WORKER, began, kill_marked
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _PR_SET_PDEATHSIG = 1
@@ -190,7 +190,7 @@ def tuner_mark() -> str:
     mark = f"{pid}.{start}"
     if pid not in _guarded and sys.executable:
         _guarded.add(pid)
-        command = [sys.executable, "-I", "-S", os.path.join(os.path.dirname(__file__), "guard.py")]
+        command = [sys.executable, "-I", "-S", os.path.join(os.path.dirname(__file__), "watchdog.py")]
         nothing = subprocess.DEVNULL
         with suppress(OSError):  # tuning goes on without
             subprocess.run(

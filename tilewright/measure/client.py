@@ -13,8 +13,8 @@ from ..core.log import logger as _log
 from ..runtime.driver import DeviceAttributes
 from .channel import Channel, wait
 from .children import start_fresh, tuner_mark
-from .guard import TUNER
 from .protocol import DeviceLost, DeviceOpened, RunFinished, RunStarted, Shutdown
+from .watchdog import TUNER
 
 _KINDS = {"cuda": "cuda", "opencl": "opencl", "llvm": "cpu"}
 _LEAVE_SECONDS = 5.0

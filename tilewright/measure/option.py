@@ -13,7 +13,7 @@ from ..codegen.abi import CompiledProgram
 from ..core.errors import UserError
 from ..core.system import processors
 from ..core.target import Target
-from .custom import Runner, is_own_runner
+from .own_runner_api import Runner, is_own_runner
 
 BuildFunc = Callable[[Any, list[Any], Target], CompiledProgram]
 """From a job's schedule and tensors, and the target, to a compiled program."""

@@ -17,8 +17,8 @@ from typing import Any
 
 from .channel import LATE, Channel, Garbled, wait
 from .children import Child, fork
-from .family import FILES, THREADS, Surroundings, has_children, kill_descendants, spare_descriptors
 from .outcome import shorten
+from .process_state import FILES, THREADS, Surroundings, has_children, kill_descendants, spare_descriptors
 
 
 @dataclass(frozen=True)

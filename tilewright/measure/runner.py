@@ -15,8 +15,8 @@ from dataclasses import replace
 from ..core.errors import UserError
 from ..runtime.device import device
 from .channel import Channel
-from .device_bench import DeviceBench
-from .family import Surroundings, has_children, kill_descendants
+from .device_runner import DeviceRunner
+from .process_state import Surroundings, has_children, kill_descendants
 from .protocol import Accepted, Completed, CooledDown, DeviceReady, FirstRunOver, OpenFailed, RunRequest
 
 _REQUESTS_EACH = 1000
@@ -26,9 +26,9 @@ _REQUESTS_EACH = 1000
 def serve(channel: Channel, kind: str, index: int) -> None:
     """Serve requests from a channel until it closes or the process is no longer fit."""
     try:
-        bench = DeviceBench(device(kind, index).require())
-        attributes = bench.on.attributes
-        bench.on.sync()
+        runner = DeviceRunner(device(kind, index).require())
+        attributes = runner.on.attributes
+        runner.on.sync()
     except UserError as error:
         channel.send(OpenFailed(error.message, final=True))
         return
@@ -47,16 +47,16 @@ def serve(channel: Channel, kind: str, index: int) -> None:
         request: RunRequest = channel.receive()
         channel.send(Accepted())
         began = time.perf_counter()
-        outcome = bench.attempt(request, ran)
+        outcome = runner.attempt(request, ran)
         if os.getpid() != me:
             os._exit(0)
-        outcome = replace(outcome, run_seconds=time.perf_counter() - began, stages=bench.stages)
+        outcome = replace(outcome, run_seconds=time.perf_counter() - began, stages=runner.stages)
         if has_children():
             kill_descendants(me)
-            bench.healthy = False
-        bench.healthy &= not before.changed(strictly=False)  # threads and memory belong to the device's driver
-        channel.send(Completed(outcome, bench.healthy))
-        if not bench.healthy:
+            runner.healthy = False
+        runner.healthy &= not before.changed(strictly=False)  # threads and memory belong to the device's driver
+        channel.send(Completed(outcome, runner.healthy))
+        if not runner.healthy:
             return
         if request.options.cooldown_interval > 0:
             time.sleep(request.options.cooldown_interval)

@@ -25,11 +25,11 @@ from ..runtime.driver import DeviceAttributes, target_for
 from .batch import Batch
 from .children import tuner_mark
 from .client import Client
-from .guard import folder_name
 from .job import Feed, Job
 from .option import LocalBuilder, LocalRunner
 from .outcome import Outcome
-from .referee import References
+from .reference_queue import References
+from .watchdog import folder_name
 
 _MOST_SERVERS_WITHOUT_DEVICE = 5
 """The number of successive servers without an open device after which the session gives up."""

@@ -37,7 +37,7 @@ from ..runtime.device import device
 from ..runtime.driver import DeviceAttributes, target_for
 from . import reference, reference_file
 from .build import build
-from .device_bench import DeviceBench
+from .device_runner import DeviceRunner
 from .job import Built, CheckSpec, Feed, Job
 from .lowered import packed
 from .option import LocalBuilder, LocalRunner
@@ -226,19 +226,19 @@ class _Worker:
 def serve(connection: Connection, kind: str) -> None:
     """Open the device, and serve requests until the connection ends."""
     try:
-        bench = DeviceBench(device(kind, 0).require())
-        connection.send(bench.on.attributes)
+        runner = DeviceRunner(device(kind, 0).require())
+        connection.send(runner.on.attributes)
     except UserError as error:
         connection.send(error.message)
         return
     while True:
-        work, path, runner = connection.recv()
+        work, path, options = connection.recv()
         found = work if isinstance(work, Built) else build(work, "default")
         if isinstance(found, Outcome):
             connection.send(found)
             continue
         connection.send(found.seconds)
-        connection.send(bench.attempt(RunRequest(found.program, found.spec, path, runner), lambda: None))
+        connection.send(runner.attempt(RunRequest(found.program, found.spec, path, options), lambda: None))
 
 
 if __name__ == "__main__":

@@ -11,9 +11,9 @@ import torch
 from ..core.errors import UserError
 from ..core.text import kind_of
 from ..functional.arguments.problem import POOLS, WEIGHT_GRADIENT, Problem
-from ..functional.planning.comparison import Comparison, Verdict
 from ..functional.planning.decision import OURS, THEIRS
 from ..functional.planning.plans import CallPlan, decide, plan_for
+from ..functional.planning.timed_comparison import Comparison, Verdict
 from ..functional.pytorch import tensors as torch_tensors
 from ..functional.pytorch.native import allows_tf32, exact_convolutions
 from ..functional.pytorch.operators.layer import gradients_of_ours

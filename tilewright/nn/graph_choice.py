@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
-from ..functional.planning.comparison import Comparison, Verdict
+from ..functional.planning.timed_comparison import Comparison, Verdict
 from ..functional.programs import fingerprint
 from ..functional.programs.store import StoredKernel, store
 from ..functional.pytorch import tensors as torch_tensors

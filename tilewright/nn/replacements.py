@@ -9,7 +9,7 @@ from typing import Any
 
 from ..functional.arguments.call import OPERATORS
 from ..functional.arguments.problem import Problem
-from ..functional.planning.comparison import Comparison, Verdict
+from ..functional.planning.timed_comparison import Comparison, Verdict
 from ..report.table import Column, table
 from .fused_models import remove
 

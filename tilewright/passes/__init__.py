@@ -1,1 +1,1 @@
-"""Passes over loop programs, one file each; `pipeline.py` lists them in order."""
+"""Passes over loop programs, one file each; `pass_list.py` lists them in order."""

@@ -9,8 +9,8 @@ from typing import Any
 
 from ..core.errors import UserError, warn_caller
 from ..core.options import Options
-from ..refine.pipeline import REFINEMENTS
-from .pipeline import OPTIONAL
+from ..refine.refine import REFINEMENTS
+from .pass_list import OPTIONAL
 
 _OPTIONAL = {
     **{name: name for name in sorted(step.__name__ for step in (*REFINEMENTS, *OPTIONAL))},

@@ -36,7 +36,7 @@ from .lower_intrinsics import lower_intrinsics
 from .lower_thread_reduce import lower_thread_reduce
 from .narrow_indices import narrow_indices
 from .partition_loops import partition_loops
-from .pipeline import Pass
+from .pass_list import Pass
 from .pipeline_loops import pipeline_loops
 from .place_barriers import place_barriers
 from .share_storage import share_storage

@@ -12,7 +12,7 @@ from ..core.target import Target
 from ..loops.nodes import Function
 from ..loops.verify import Form, verify
 from .flatten_storage import flatten_storage
-from .pipeline import ESTABLISHES, ON_REQUEST, OPTIONAL, READABLE, Pass, pipeline_for
+from .pass_list import ESTABLISHES, ON_REQUEST, OPTIONAL, READABLE, Pass, pipeline_for
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,7 @@ from ..loops.nodes import (
     seq,
 )
 from ..schedule.primitives.annotate import TASKS
-from .copies import Copies
+from .specialise import Specialiser
 
 MAX_AUTO_DEPTH = 8
 _WRITE_OUT = (("write_out", object()),)
@@ -103,7 +103,7 @@ def unroll_loops(function: Function, target: Target, options: Options) -> Functi
     chosen: set[Var] = set()
     body = _decide(function.body, policy, weight, chosen)
     _check_size(weight, target)
-    return function.with_body(_expand(body, {}, EMPTY, Copies(chosen)) if chosen else body)
+    return function.with_body(_expand(body, {}, EMPTY, Specialiser(chosen)) if chosen else body)
 
 
 def _decide(stmt: Stmt, policy: _Policy, weight: _Weight, chosen: set[Var]) -> Stmt:
@@ -191,38 +191,40 @@ def _stage(stmt: Stmt) -> str:
     return stores[-1].note or stores[-1].name if stores else "?"
 
 
-def _expand(stmt: Stmt, values: dict[Var, int], facts: Facts, copies: Copies) -> Stmt:
+def _expand(stmt: Stmt, values: dict[Var, int], facts: Facts, specialiser: Specialiser) -> Stmt:
     """`stmt` with the chosen loops written out, for the given values of the loops around it."""
     if isinstance(stmt, Store):
-        indices = tuple([copies.expr(i, values, facts) for i in stmt.indices])
-        return Store(stmt.buffer, indices, copies.expr(stmt.value, values, facts))
+        indices = tuple([specialiser.expr(i, values, facts) for i in stmt.indices])
+        return Store(stmt.buffer, indices, specialiser.expr(stmt.value, values, facts))
     if isinstance(stmt, For) and stmt.pragmas == _WRITE_OUT:
-        return _write_out(stmt, values, facts, copies)
+        return _write_out(stmt, values, facts, specialiser)
     if isinstance(stmt, For):
-        if stmt.var in copies.chosen:  # a copy of a loop that is written out elsewhere
+        if stmt.var in specialiser.chosen:  # a copy of a loop that is written out elsewhere
             stmt = _renamed(stmt)
-        low, extent = copies.expr(stmt.min, values, facts), copies.expr(stmt.extent, values, facts)
-        body = _expand(stmt.body, values, facts.bind(stmt.var, low, extent), copies)
+        low, extent = specialiser.expr(stmt.min, values, facts), specialiser.expr(stmt.extent, values, facts)
+        body = _expand(stmt.body, values, facts.bind(stmt.var, low, extent), specialiser)
         return For(stmt.var, low, extent, stmt.kind, stmt.thread, stmt.pragmas, body)
     if isinstance(stmt, If):
-        return _branch(stmt, values, facts, copies)
+        return _branch(stmt, values, facts, specialiser)
     if isinstance(stmt, Let):
-        return Let(stmt.var, copies.expr(stmt.value, values, facts), _expand(stmt.body, values, facts, copies))
+        return Let(
+            stmt.var, specialiser.expr(stmt.value, values, facts), _expand(stmt.body, values, facts, specialiser)
+        )
     if isinstance(stmt, Tensorized):
-        return _copied(stmt, values, facts, copies)
+        return _copied(stmt, values, facts, specialiser)
     if isinstance(stmt, While):
-        return While(copies.expr(stmt.condition, values, facts), _expand(stmt.body, values, facts, copies))
+        return While(specialiser.expr(stmt.condition, values, facts), _expand(stmt.body, values, facts, specialiser))
     if isinstance(stmt, Evaluate):
-        return Evaluate(copies.expr(stmt.value, values, facts))
-    return map_statements(stmt, lambda child: _expand(child, values, facts, copies))
+        return Evaluate(specialiser.expr(stmt.value, values, facts))
+    return map_statements(stmt, lambda child: _expand(child, values, facts, specialiser))
 
 
-def _copied(stmt: Tensorized, values: dict[Var, int], facts: Facts, copies: Copies) -> Stmt:
+def _copied(stmt: Tensorized, values: dict[Var, int], facts: Facts, specialiser: Specialiser) -> Stmt:
     def visit(part: Node) -> Node:
         if isinstance(part, Stmt):
-            return _expand(part, values, facts, copies)
+            return _expand(part, values, facts, specialiser)
         assert isinstance(part, Expr)
-        return copies.expr(part, values, facts)
+        return specialiser.expr(part, values, facts)
 
     made: Stmt = stmt.map_children(visit)
     return made
@@ -234,18 +236,18 @@ def _renamed(loop: For) -> For:
     return For(var, loop.min, loop.extent, loop.kind, loop.thread, loop.pragmas, body)
 
 
-def _write_out(stmt: For, values: dict[Var, int], facts: Facts, copies: Copies) -> Stmt:
+def _write_out(stmt: For, values: dict[Var, int], facts: Facts, specialiser: Specialiser) -> Stmt:
     first, count = int(stmt.min), int(stmt.extent)  # both are constants here
     steps = range(first, first + count)
-    return seq(*[_expand(stmt.body, {**values, stmt.var: step}, facts, copies) for step in steps])
+    return seq(*[_expand(stmt.body, {**values, stmt.var: step}, facts, specialiser) for step in steps])
 
 
-def _branch(stmt: If, values: dict[Var, int], facts: Facts, copies: Copies) -> Stmt:
-    condition = copies.expr(stmt.condition, values, facts)
+def _branch(stmt: If, values: dict[Var, int], facts: Facts, specialiser: Specialiser) -> Stmt:
+    condition = specialiser.expr(stmt.condition, values, facts)
     decided = condition.args[0] if isinstance(condition, Call) and condition.name == "likely" else condition
     if decided is TRUE:
-        return _expand(stmt.then, values, facts, copies)
+        return _expand(stmt.then, values, facts, specialiser)
     if decided is FALSE:
-        return NOTHING if stmt.orelse is None else _expand(stmt.orelse, values, facts, copies)
-    orelse = None if stmt.orelse is None else _expand(stmt.orelse, values, facts, copies)
-    return If(condition, _expand(stmt.then, values, facts, copies), orelse)
+        return NOTHING if stmt.orelse is None else _expand(stmt.orelse, values, facts, specialiser)
+    orelse = None if stmt.orelse is None else _expand(stmt.orelse, values, facts, specialiser)
+    return If(condition, _expand(stmt.then, values, facts, specialiser), orelse)

@@ -10,14 +10,14 @@ from dataclasses import replace
 
 import numpy as np
 
-from ..bounds.value import Bounds, StageBounds, StageContraction
+from ..bounds.stage_bounds import Bounds, StageBounds, StageContraction
 from ..core.dtype import DType
 from ..core.hardware import SWIZZLE_LINE, SWIZZLE_PIECE, MemoryScope, WarpMemory
 from ..core.warp_access import word_wavefronts
 from ..expr.evaluate import evaluate
 from ..expr.nodes import IntImm, Load
 from ..expr.traverse import variables
-from ..schedule.value import Schedule
+from ..schedule.schedule import Schedule
 from ..tensor.axis import IterVar
 from ..tensor.tensor import Tensor
 from .contraction import extent, local_indices

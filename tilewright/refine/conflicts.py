@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ..bounds.value import StageBounds, StageContraction
+from ..bounds.stage_bounds import StageBounds, StageContraction
 from ..core.atoms import Atom
 from ..core.hardware import WarpMemory
 from ..expr.nodes import Load
 from ..schedule.legality import names
-from ..schedule.value import Stage
+from ..schedule.schedule import Stage
 from ..tensor.axis import IterVar
 from .banks import bank_ways
 from .contraction import refuse

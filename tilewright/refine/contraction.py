@@ -14,7 +14,7 @@ from ..arith.affine import Affine
 from ..arith.simplify import simplify
 from ..bounds.infer import Bounds, StageBounds
 from ..bounds.nest import index_values
-from ..bounds.value import StageContraction
+from ..bounds.stage_bounds import StageContraction
 from ..core.atoms import Atom
 from ..core.errors import UserError
 from ..core.hardware import MemoryScope
@@ -23,7 +23,7 @@ from ..expr.nodes import TRUE, Cast, Expr, IntImm, Load, Mul, Var
 from ..expr.operators import cast, const, subtract
 from ..expr.traverse import substitute, uses_any
 from ..schedule.legality import names
-from ..schedule.value import At, Schedule, Stage
+from ..schedule.schedule import At, Schedule, Stage
 from ..tensor.axis import AxisKind, IterVar
 from ..tensor.reduction import Reduce, adds
 from ..tensor.tensor import Tensor

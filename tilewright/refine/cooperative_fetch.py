@@ -18,13 +18,13 @@ from ..arith.affine import Affine
 from ..arith.simplify import simplify
 from ..bounds.infer import outer_facts, own_facts
 from ..bounds.kernels import kernel_bounds, kernel_of
-from ..bounds.value import Bounds, StageBounds
+from ..bounds.stage_bounds import Bounds, StageBounds
 from ..core.hardware import THREAD_TAGS, LoopKind, MemoryScope, ThreadTag
 from ..core.options import Options
 from ..core.target import Target
 from ..expr.nodes import Expr, IntImm
 from ..expr.operators import add, const, multiply, subtract
-from ..schedule.value import At, AxisNotes, Schedule, Stage
+from ..schedule.schedule import At, AxisNotes, Schedule, Stage
 from ..tensor.axis import AxisKind, IterVar
 from ..tensor.reduction import Reduce
 from .fetch_width import fetch_lanes

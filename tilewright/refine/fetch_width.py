@@ -12,7 +12,7 @@ from functools import reduce
 from ..arith.affine import Affine
 from ..arith.modular import modular
 from ..arith.simplify import simplify
-from ..bounds.value import StageBounds
+from ..bounds.stage_bounds import StageBounds
 from ..expr.nodes import Expr, IfThenElse, Load, Select
 from ..expr.operators import add, const, is_const, multiply
 from ..expr.traverse import substitute, uses_any, variables

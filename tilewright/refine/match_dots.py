@@ -10,12 +10,12 @@ from dataclasses import replace
 
 from ..arith.affine import Affine
 from ..arith.simplify import simplify
-from ..bounds.value import Bounds, StageBounds, StageContraction
+from ..bounds.stage_bounds import Bounds, StageBounds, StageContraction
 from ..core.hardware import LoopKind
 from ..core.target import Target
 from ..expr.nodes import Expr, IntImm, Known, Load, Var
 from ..expr.traverse import substitute
-from ..schedule.value import Schedule, Stage
+from ..schedule.schedule import Schedule, Stage
 from ..tensor.tensor import Tensor
 from .contraction import check_hardware, extent, local_indices, refuse
 

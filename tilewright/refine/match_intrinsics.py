@@ -12,7 +12,7 @@ from dataclasses import replace
 from ..arith.affine import Affine
 from ..arith.simplify import simplify
 from ..bounds.infer import outer_facts, own_facts
-from ..bounds.value import Bounds, StageBounds, StageContraction
+from ..bounds.stage_bounds import Bounds, StageBounds, StageContraction
 from ..core.atoms import Atom, Fragment
 from ..core.hardware import SWIZZLE_PIECE, LoopKind, MemoryScope, ThreadTag, WarpMemory
 from ..core.options import Options
@@ -21,7 +21,7 @@ from ..expr.nodes import IntImm, Load
 from ..expr.traverse import loads as loads_in
 from ..schedule.legality import names
 from ..schedule.relations import Split
-from ..schedule.value import AxisNotes, Schedule, Stage
+from ..schedule.schedule import AxisNotes, Schedule, Stage
 from ..tensor.axis import AxisKind, IterVar
 from ..tensor.tensor import Tensor
 from .conflicts import Demands

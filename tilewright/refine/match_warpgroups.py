@@ -14,13 +14,13 @@ from dataclasses import replace
 from math import prod
 
 from ..arith.interval import interval
-from ..bounds.value import Bounds, StageBounds, StageContraction
+from ..bounds.stage_bounds import Bounds, StageBounds, StageContraction
 from ..core.atoms import WARPGROUP, Atom
 from ..core.dtype import DType
 from ..core.hardware import SWIZZLE_LINE, MemoryScope, ThreadTag
 from ..expr.nodes import Expr, IntImm, Load, Var
 from ..schedule.legality import names
-from ..schedule.value import Schedule
+from ..schedule.schedule import Schedule
 from ..tensor.axis import IterVar
 from ..tensor.tensor import Tensor
 from .contraction import extent, local_indices, refuse

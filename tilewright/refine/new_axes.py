@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from ..expr.operators import const
 from ..schedule.relations import Fuse, Relation, Split
-from ..schedule.value import Stage
+from ..schedule.schedule import Stage
 from ..tensor.axis import AxisKind, IterVar
 
 

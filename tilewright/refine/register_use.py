@@ -9,8 +9,8 @@ from ..core.errors import Suspect
 from ..core.hardware import MemoryScope
 from ..core.target import Target
 from ..schedule.culprits import culprits
+from ..schedule.schedule import Schedule
 from ..schedule.steps import Step
-from ..schedule.value import Schedule
 from .usage import KernelUse, kernel_uses
 
 _MAKERS = ("cache_write", "cache_read", "rfactor", "set_scope", "compute_at")

@@ -13,7 +13,7 @@ from ..core.atoms import LANES
 from ..core.hardware import LoopKind, MemoryScope, ThreadTag
 from ..expr.nodes import Var
 from ..expr.traverse import constant_value, variables
-from ..schedule.value import At
+from ..schedule.schedule import At
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..codegen.exported.linker import written_whole
-from ..codegen.llvm.forms import show
+from ..codegen.llvm.module_text import show
 from ..core.errors import UserError
 from ..core.paths import file_path
 from ..core.target import Target

@@ -12,9 +12,9 @@ import numpy as np
 from ..codegen.abi import ArrayArgument, ScalarArgument
 from ..core.errors import UserError
 from ..core.libraries import library_name
-from .adopt import from_dlpack
 from .array import NDArray
 from .device import Device, device
+from .from_dlpack import from_dlpack
 
 
 def _stream_of_torch(index: int) -> int:

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 from weakref import WeakSet
 
 from ..codegen.abi import ArrayArgument, CompiledProgram, EntryPoint, Resources
-from ..codegen.llvm.forms import show
+from ..codegen.llvm.module_text import show
 from ..core.dtype import DType
 from ..core.errors import UserError
 from ..core.forking import new_lock, new_reentrant_lock
@@ -20,9 +20,9 @@ from ..core.paths import file_path
 from ..core.refusals import not_made
 from ..core.target import Target
 from ..core.text import one_line
-from . import arguments
 from .access_reports import AccessReports
 from .argument_checks import flag
+from .argument_errors import ArgumentErrors, keyword_error, raise_error
 from .array import NDArray
 from .device import Device, device
 from .divisions import DIVISIONS
@@ -99,7 +99,7 @@ class Entry:
 
     def __call__(self, *args: Any, **named: Any) -> Any:
         if named:
-            raise arguments.by_name(self._entry, named)
+            raise keyword_error(self._entry, named)
         try:
             run = self._runs[args[self._first_array].device]  # type: ignore[index]  # None takes the slow path
         except (KeyError, TypeError, IndexError, AttributeError):
@@ -115,7 +115,7 @@ class Entry:
             failed = error
         if (given := adopted(self._entry.arguments, args)) is not None:
             return given.call(self)
-        arguments.explain(self._entry, self._kind, args)
+        raise_error(self._entry, self._kind, args)
         raise failed
 
     def _run_python(self, run: Callable[..., Any], args: tuple[Any, ...]) -> Any:
@@ -130,7 +130,7 @@ class Entry:
 
     def _prepare(self, args: tuple[Any, ...]) -> Callable[..., Any]:
         """The host function for the device of the arguments; raises UserError if they are wrong."""
-        arguments.explain(self._entry, self._kind, args)
+        raise_error(self._entry, self._kind, args)
         on = self._on(args)
         with self._lock:
             run = self._runs.get(on)
@@ -155,7 +155,7 @@ class Entry:
             "as_array": array_maker(on),
             "element": element_reader(on),
             **DIVISIONS,
-            **arguments.Complaints(entry, self._kind, on).names(),
+            **ArgumentErrors(entry, self._kind, on).names(),
             **launchers,
             **{limit.name: limit.allowed for limit in entry.limits},
         }

@@ -19,9 +19,9 @@ from ..expr.printer import ExprPrinter
 from ..expr.traverse import variables
 from ..tensor.axis import IterVar
 from ..tensor.tensor import Operation, Tensor
+from .schedule import Schedule, Stage
 from .steps import Step, flattened
 from .tensor_intrin import TensorIntrin
-from .value import Schedule, Stage
 
 WIDTH = 100
 _OF_SCHEDULE = ("cache_read", "cache_write", "rfactor")

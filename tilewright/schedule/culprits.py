@@ -13,9 +13,9 @@ from ..core.errors import Suspect, UserError
 from ..core.text import one_line
 from ..tensor.axis import IterVar
 from ..tensor.tensor import Tensor
+from .schedule import Stage
 from .steps import Step, flattened
 from .tensor_intrin import TensorIntrin
-from .value import Stage
 
 _MOST = 3
 """Steps that an error names."""

@@ -9,7 +9,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from ..tensor.axis import IterVar
 from ..tensor.scan import ScanOp
 from .legality import without_effect
-from .value import At, Inlined, Placement, Schedule
+from .schedule import At, Inlined, Placement, Schedule
 
 
 class Placed(Protocol):

@@ -16,7 +16,7 @@ from ..expr.operators import cast
 from ..expr.traverse import substitute
 from ..tensor.axis import IterVar, Range
 from .relations import Split
-from .value import Stage
+from .schedule import Stage
 
 GUARDED_READS = "guarded_reads"
 """The pragma by which a stage asks for them."""

@@ -14,20 +14,20 @@ from ..core.refusals import missing, not_made
 from ..core.text import one_line
 from ..tensor.axis import IterVar
 from ..tensor.tensor import Operation, Tensor
-from .explained import Explained
 from .groups import StageGroup, between
 from .primitives.registry import PRIMITIVES as PRIMITIVES
 from .primitives.transform_layout import indices_of
+from .schedule import Placement, Schedule, Stage, create
 from .stage_view import StageView
 from .steps import RecordedNumber, Step, StepReferences
 from .steps_file import KeptSteps
 from .tensor_intrin import MatrixIntrin
-from .value import Placement, Schedule, Stage, create
+from .views import ScheduleViews
 
 _SIGNATURES = {name: inspect.signature(primitive) for name, primitive in PRIMITIVES.items()}
 
 
-class ScheduleHandle(Explained, KeptSteps):
+class ScheduleHandle(ScheduleViews, KeptSteps):
     """A schedule in the making: `s[B]` gives the handle of a stage, `s.steps` the steps so far.
 
     `s.value` is the immutable schedule as it stands.

@@ -8,7 +8,7 @@ from ..expr.nodes import Expr, Load
 from ..expr.operators import cast
 from ..expr.traverse import substitute
 from ..tensor.tensor import Tensor
-from .value import Inlined, Schedule
+from .schedule import Inlined, Schedule
 
 
 def inlined_bodies(schedule: Schedule) -> dict[int, tuple[Expr, ...]]:

@@ -14,7 +14,7 @@ from ..expr.operators import as_expr
 from ..expr.traverse import uses_any
 from ..tensor.axis import AxisKind, IterVar, known_before
 from ..tensor.script import ScriptOp
-from .value import At, Inlined, Schedule, Stage
+from .schedule import At, Inlined, Schedule, Stage
 
 _OF_ORDERED = {AxisKind.ORDERED: ("compute_at", "unroll", "pragma", "prefetch"), AxisKind.THREAD: ("compute_at",)}
 """The primitives that keep the order of a loop, and its body."""

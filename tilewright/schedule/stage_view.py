@@ -9,8 +9,8 @@ from ..expr.nodes import StringImm
 from ..tensor.axis import IterVar
 from ..tensor.scan import ScanOp
 from .groups import smallest_around
+from .schedule import At, AxisNotes, Inlined, Stage
 from .tensor_intrin import TensorIntrin
-from .value import At, AxisNotes, Inlined, Stage
 
 _ITER_TYPES = {
     LoopKind.THREAD: IterVar.ThreadIndex,

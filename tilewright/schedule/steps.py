@@ -23,8 +23,8 @@ from ..expr.traverse import variables
 from ..tensor.axis import AxisKind, IterVar, Range
 from ..tensor.tensor import Operation, Tensor
 from .relations import Relation
+from .schedule import Schedule, Stage
 from .tensor_intrin import TensorIntrin
-from .value import Schedule, Stage
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,8 @@ from ..core.paths import file_path
 from ..core.text import quantity
 from ..tensor.tensor import Tensor
 from .as_python import as_python
+from .schedule import Schedule
 from .steps import Step, StepReferences
-from .value import Schedule
 
 FORMAT = 1
 

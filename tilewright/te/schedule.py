@@ -20,7 +20,7 @@ from ..schedule.handle import ScheduleHandle as Schedule
 from ..schedule.handle import StageHandle as Stage
 from ..schedule.handle import create_schedule
 from ..schedule.relations import Fuse, Singleton, Split
-from ..schedule.value import AtRoot
+from ..schedule.schedule import AtRoot
 from ..tensor.axis import IterVar, Range
 from ..tensor.reduction import Reduce
 from ..tensor.scan import ScanOp

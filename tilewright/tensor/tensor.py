@@ -1,6 +1,6 @@
 """Tensors, and the operations that produce them: `placeholder` and `compute`.
 
-A schedule has a stage for each operation (`schedule/value.py`), whose results loops keep in a `Buffer`
+A schedule has a stage for each operation (`schedule/schedule.py`), whose results loops keep in a `Buffer`
 (`loops/build.py`).
 """
 

@@ -8,7 +8,7 @@ from ..core.errors import UserError
 from ..expr import nodes as n
 from ..expr.nodes import Expr
 from ..expr.traverse import post_order
-from ..schedule.value import Schedule
+from ..schedule.schedule import Schedule
 from ..tensor.axis import IterVar
 from ..tensor.reduction import Reduce
 from ..tensor.tensor import ComputeOp, Operation, PlaceholderOp, topological

@@ -13,8 +13,8 @@ from tilewright.expr.nodes import Expr, Load, Var
 from tilewright.loops.nodes import Buffer, For, Function, LoopKind, Stmt, Store
 from tilewright.passes.vectorize_loops import vectorize_loops
 from tilewright.runtime.array import array
+from tilewright.runtime.compile import compile_function
 from tilewright.runtime.module import Module
-from tilewright.runtime.program import compile_function
 
 EXACT = "llvm -fp-contract=off"
 """Every float operation rounds by itself, as NumPy's do."""

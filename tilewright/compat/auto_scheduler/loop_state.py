@@ -15,7 +15,7 @@ from ...core.hardware import LoopKind
 from ...expr.nodes import IntImm
 from ...schedule.handle import ScheduleHandle, StageHandle, create_schedule
 from ...schedule.primitives.cache_write import loop_layout
-from ...schedule.value import At, Inlined
+from ...schedule.schedule import At, Inlined
 from ...tensor.axis import AxisKind, IterVar, Range
 from ...tensor.tensor import Operation
 from .transform_step import ANNOTATIONS, STEPS, NumberedSchedule

@@ -16,7 +16,7 @@ from ...core.errors import UserError
 from ...core.text import one_line
 from ...report.files import write_text
 from ...schedule.handle import ScheduleHandle
-from ...schedule.value import At, Inlined, Schedule, Stage
+from ...schedule.schedule import At, Inlined, Schedule, Stage
 from ...tensor.axis import IterVar
 
 _EDGE = "  {} -> {}{};"

@@ -7,13 +7,13 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
 
-from ...bounds.value import Bounds
+from ...bounds.stage_bounds import Bounds
 from ...core.errors import UserError
 from ...core.recursion import deep
 from ...driver import refined_bounds
 from ...report.files import write_text
 from ...schedule.handle import ScheduleHandle
-from ...schedule.value import Schedule
+from ...schedule.schedule import Schedule
 from ..explanation import chosen_target, findings
 from .banks import bank_pictures
 from .fragments import draw_fragments

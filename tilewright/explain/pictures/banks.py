@@ -10,7 +10,7 @@ import numpy as np
 from ...core.hardware import MemoryScope, WarpMemory
 from ...core.warp_access import lanes_together
 from ..counting import AccessCount
-from ..findings import Findings
+from ..explanation_data import ExplanationData
 from .svg import FONT, Picture
 
 _CELL, _ROW = 23.0, 24.0
@@ -50,7 +50,7 @@ def phases(sample: Sequence[tuple[int, int]], width: int, memory: WarpMemory, wa
     return found
 
 
-def bank_pictures(found: Findings) -> list[Picture]:
+def bank_pictures(found: ExplanationData) -> list[Picture]:
     """One picture for each access of shared memory."""
     return [
         draw_banks(access, found.target.hardware.warp_memory, kernel.warp)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ...core.hardware import LoopKind
-from ...schedule.value import At, Inlined, Schedule, Stage
+from ...schedule.schedule import At, Inlined, Schedule, Stage
 from ...tensor.axis import AxisKind
 from ...tensor.extern import ExternOp
 from ...tensor.script import ScriptOp

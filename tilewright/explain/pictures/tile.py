@@ -8,11 +8,11 @@ from math import prod
 import numpy as np
 
 from ...bounds.nest import Loop
-from ...bounds.value import Bounds, StageBounds
+from ...bounds.stage_bounds import Bounds, StageBounds
 from ...core.errors import UserError
 from ...core.hardware import THREAD_TAGS, ThreadTag
 from ...expr.nodes import Expr, IntImm, Var
-from ...schedule.value import At, Schedule
+from ...schedule.schedule import At, Schedule
 from ..points import evaluated
 from .svg import FONT, HUES, Picture
 

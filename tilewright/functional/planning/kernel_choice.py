@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...core.errors import UserError
 from ...core.target import Target
-from ...runtime.program import target_on
+from ...runtime.compile import target_on
 from ...topi.templates import Convolution, Epilogue, PackagedTemplate
 from ...tune.model.machine import Machine
 from ..arguments.problem import Problem

@@ -119,7 +119,7 @@ def _from_disk(of: Any, on: Device) -> CompiledProgram | None:
 
 def _compiled(of: Any, on: Device, scheduled: Build, name: str) -> CompiledProgram:
     from ...driver import build  # the compiler, which a kernel on disk does not need
-    from ...runtime.program import target_on
+    from ...runtime.compile import target_on
 
     target = target_on(on)
     schedule, arguments, binds = scheduled(of, target)

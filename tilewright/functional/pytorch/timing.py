@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..arguments.problem import WEIGHT_GRADIENT, Problem
-from ..planning.comparison import PARTS, Comparison, Verdict
 from ..planning.decision import OURS, Decision
 from ..planning.plans import CallPlan
+from ..planning.timed_comparison import PARTS, Comparison, Verdict
 from ..programs import cuda_kernels
 from . import native
 from .graphs import TorchGraphTimer

@@ -11,7 +11,7 @@ from ...core.hardware import LoopKind
 from ...tensor.axis import IterVar
 from ..guarded_reads import GUARDED_READS
 from ..legality import data_axis, has_loops, leaf, of_stage, without_effect
-from ..value import Schedule, Stage
+from ..schedule import Schedule, Stage
 
 
 def _annotated(

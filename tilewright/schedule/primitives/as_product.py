@@ -16,7 +16,7 @@ from ...tensor.reduction import Reduce, adds_from_zero
 from ...tensor.reduction import sum as reduce_sum
 from ...tensor.tensor import ComputeOp, Tensor
 from ..legality import has_loops, names
-from ..value import Schedule, Stage
+from ..schedule import Schedule, Stage
 
 Axes = tuple[IterVar, ...]
 

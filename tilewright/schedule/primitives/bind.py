@@ -10,7 +10,7 @@ from ...core.hardware import LoopKind, ThreadTag
 from ...tensor.axis import AxisKind, IterVar
 from ...tensor.scan import ScanOp
 from ..legality import enclose, has_loops, leaf, not_mixed, of_stage
-from ..value import Schedule, Stage
+from ..schedule import Schedule, Stage
 
 
 def bind(schedule: Schedule, stage: Stage, axis: IterVar, thread: IterVar) -> tuple[Schedule, None]:

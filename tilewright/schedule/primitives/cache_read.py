@@ -14,7 +14,7 @@ from ...tensor.axis import AxisKind, IterVar, Range
 from ...tensor.extern import ExternOp
 from ...tensor.scan import ScanOp
 from ...tensor.tensor import ComputeOp, Tensor
-from ..value import Schedule, Stage
+from ..schedule import Schedule, Stage
 from .place import memory_scope
 
 

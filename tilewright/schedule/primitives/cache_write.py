@@ -18,7 +18,7 @@ from ...tensor.tensor import ComputeOp, Tensor
 from ..guarded_reads import guarded_axes, guarded_value
 from ..legality import has_loops, names
 from ..relations import Fuse, Split
-from ..value import At, Schedule, Stage
+from ..schedule import At, Schedule, Stage
 from .place import memory_scope
 
 

@@ -10,7 +10,7 @@ from ...expr.traverse import uses_any
 from ...tensor.axis import AxisKind, IterVar, Range
 from ..legality import attached_to, different, has_loops, in_one_nest, leaf, names, of_fixed_range, of_stage
 from ..relations import Fuse, Singleton
-from ..value import At, Schedule, Stage
+from ..schedule import At, Schedule, Stage
 
 
 def fuse(schedule: Schedule, stage: Stage, *axes: IterVar) -> tuple[Schedule, IterVar]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from ...core.errors import UserError
 from ..legality import has_loops, no_output, whole_number
-from ..value import At, Schedule, Stage
+from ..schedule import At, Schedule, Stage
 
 
 def pipeline(schedule: Schedule, stage: Stage, depth: Any) -> tuple[Schedule, None]:

@@ -13,7 +13,7 @@ from ...tensor.reduction import Reduce
 from ...tensor.scan import ScanOp
 from ...tensor.tensor import PlaceholderOp
 from ..legality import has_loops, leaf, no_output, without_effect
-from ..value import At, Inlined, Schedule, Stage
+from ..schedule import At, Inlined, Schedule, Stage
 
 
 def compute_at(schedule: Schedule, stage: Stage, parent: Stage, axis: IterVar) -> tuple[Schedule, None]:

@@ -10,7 +10,7 @@ from ...tensor.axis import IterVar
 from ...tensor.script import ScriptOp
 from ...tensor.tensor import Tensor
 from ..legality import has_loops, leaf, of_stage, whole_number, without_effect
-from ..value import Prefetch, Schedule, Stage
+from ..schedule import Prefetch, Schedule, Stage
 
 
 def prefetch(schedule: Schedule, stage: Stage, tensor: Any, axis: IterVar, offset: Any) -> tuple[Schedule, None]:

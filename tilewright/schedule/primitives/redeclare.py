@@ -9,7 +9,7 @@ from ...core.errors import UserError
 from ...core.views import view
 from ...tensor.tensor import ComputeOp, Operation, Tensor, topological
 from ..legality import has_loops
-from ..value import Schedule, Stage
+from ..schedule import Schedule, Stage
 
 _DECLARED = {"convolution": "redeclared convolution"}
 """Kinds of declarations, and the views that return the tensor of a declaration, from an operation and the options."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..value import Schedule
+from ..schedule import Schedule
 from . import annotate, pipeline, place, storage
 from .as_product import as_product
 from .bind import bind, env_threads

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from ...tensor.axis import IterVar
 from ..legality import different, has_loops, in_one_nest, leaf
-from ..value import Schedule, Stage
+from ..schedule import Schedule, Stage
 
 
 def reorder(schedule: Schedule, stage: Stage, *axes: IterVar) -> tuple[Schedule, None]:

@@ -17,7 +17,7 @@ from ...tensor.reduction import Reduce, ends_of
 from ...tensor.tensor import ComputeOp, Tensor
 from ..legality import has_loops, leaf, names, not_mixed, of_fixed_range, of_stage, whole_number
 from ..relations import Split
-from ..value import At, Schedule, Stage
+from ..schedule import At, Schedule, Stage
 from .cache_write import is_even, loop_layout
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from ...core.errors import UserError
 from ..legality import has_loops, no_output
-from ..value import At, Schedule, Stage
+from ..schedule import At, Schedule, Stage
 
 
 def rolling_buffer(schedule: Schedule, stage: Stage) -> tuple[Schedule, None]:

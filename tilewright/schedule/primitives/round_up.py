@@ -18,7 +18,7 @@ from ...tensor.axis import AxisKind, IterVar, Range, extent_or
 from ...tensor.reduction import Reduce, adds, ends_of
 from ...tensor.tensor import ComputeOp, Tensor
 from ..legality import leaf, positive, whole_number
-from ..value import At, Schedule, Stage
+from ..schedule import At, Schedule, Stage
 from .transform_layout import plain_compute
 
 Extents = dict[IterVar, int]

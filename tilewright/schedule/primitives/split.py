@@ -9,7 +9,7 @@ from ...core.errors import UserError
 from ...tensor.axis import IterVar
 from ..legality import attached_to, has_loops, leaf, of_stage, positive
 from ..relations import Split
-from ..value import PLAIN, At, Schedule, Stage
+from ..schedule import PLAIN, At, Schedule, Stage
 
 
 def split(

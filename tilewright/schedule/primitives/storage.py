@@ -11,7 +11,7 @@ from ...expr.operators import as_expr
 from ...tensor.axis import AxisKind, IterVar, known_before
 from ...tensor.extern import ExternOp
 from ..legality import has_loops, names, no_output, of_stage, positive, whole_number, without_effect
-from ..value import Schedule, Stage
+from ..schedule import Schedule, Stage
 
 
 def storage_align(schedule: Schedule, stage: Stage, axis: IterVar, factor: Any, offset: Any) -> tuple[Schedule, None]:

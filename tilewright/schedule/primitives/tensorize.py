@@ -12,8 +12,8 @@ from ...expr.nodes import Load
 from ...tensor.axis import IterVar
 from ...tensor.reduction import Reduce
 from ..legality import has_loops, leaf, no_output, not_mixed, of_stage
+from ..schedule import Schedule, Stage
 from ..tensor_intrin import TensorIntrin
-from ..value import Schedule, Stage
 
 COPIES = {"load": "operands from shared memory", "store": "sums to memory"}
 """Intrinsics of legacy programs that copy fragments; here the compiler copies by itself."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...tensor.axis import IterVar
-from ..value import Schedule, Stage
+from ..schedule import Schedule, Stage
 from .reorder import reorder
 from .split import split
 

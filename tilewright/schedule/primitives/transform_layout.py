@@ -22,7 +22,7 @@ from ...tensor.axis import AxisKind, IterVar, Range
 from ...tensor.reduction import Reduce
 from ...tensor.tensor import ComputeOp, Tensor
 from ..legality import attached_to, has_loops, names, no_output, of_fixed_range
-from ..value import Schedule, Stage
+from ..schedule import Schedule, Stage
 from .cache_read import with_body
 
 AXIS_SEPARATOR = "axis_separator"

@@ -34,11 +34,11 @@ from ...tune.space.space import Space
 from ...tune.task import Expectation
 from .contraction import Contraction, MatrixOperand, OfContraction, declare, rounded, splits
 from .contraction_schedule import Begun, begin, bind_blocks, deal_out, leave_group, width
-from .many import cheapest_first, spread_over, taken
 from .needs import Needs
 from .schedule_helpers import bind_all, split_all, widest_vector
 from .strategy import ScheduleStrategy, always
 from .tensors import Tensors
+from .tile_arrays import cheapest_first, spread_over, taken
 from .tile_model import KnobTile, TileModel
 from .workload import W
 
@@ -58,7 +58,7 @@ _FULL = 8
 @dataclass(frozen=True)
 class SimtTile(KnobTile):
     """The work of a block: rows and columns over virtual threads, threads and neighbours, and the way to compute it.
-    For many tiles at once, fields are arrays (`many.py`).
+    For many tiles at once, fields are arrays (`tile_arrays.py`).
     """
 
     SIZES: ClassVar = ("rows", "columns")

@@ -23,8 +23,8 @@ from ...tune.model.fitted import Quantities
 from ...tune.model.kernel_time import at_once, in_waves, shown_latency, slice_cycles, sum_cycles
 from ...tune.model.machine import REFERENCE, Machine
 from .contraction import Contraction, MatrixOperand, padded_row, rounded, splits
-from .many import cheapest_first, joined, spread_over, taken
 from .schedule_helpers import GPU
+from .tile_arrays import cheapest_first, joined, spread_over, taken
 from .tile_model import KnobTile
 
 DIRECT = "direct"
@@ -51,7 +51,7 @@ class MmaTile(KnobTile):
 
     A block computes several `tiles` one after another, below each other: its columns' factor stays in shared memory.
     Results go from fragments to memory, `staged` through shared memory, or in `vectors` from fragments. Of many tiles
-    at once, fields are arrays (`many.py`).
+    at once, fields are arrays (`tile_arrays.py`).
     """
 
     KNOBS: ClassVar = {name: name for name in ("rows", "columns", "depth", "split", "stages", "tiles")}

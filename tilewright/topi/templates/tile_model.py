@@ -15,8 +15,8 @@ from ...tune.space.knobs import split_knob, value_knob
 from ...tune.space.space import Space
 from ...tune.task import Expectation
 from .images import Images
-from .many import Made
 from .strategy import OwnModel
+from .tile_arrays import Made
 from .workload import W
 
 

@@ -22,7 +22,7 @@ from ...core.hardware import THREAD_TAGS, MemoryScope, ThreadTag
 from ...expr import nodes as n
 from ...expr.nodes import Expr, IntImm, Var
 from ...schedule.relations import Fuse, Relation, Split
-from ...schedule.value import At, Stage
+from ...schedule.schedule import At, Stage
 from ...tensor.axis import IterVar
 from ...tensor.tensor import ComputeOp, Tensor
 from .structure import Structure

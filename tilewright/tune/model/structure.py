@@ -19,8 +19,8 @@ from ...expr.traverse import loads
 from ...schedule.handle import ScheduleHandle
 from ...schedule.inlining import inlined_bodies
 from ...schedule.relations import Split
+from ...schedule.schedule import Schedule, Stage
 from ...schedule.steps import Step
-from ...schedule.value import Schedule, Stage
 from ...tensor.axis import IterVar
 from ..space.config import Config
 from ..task import Task

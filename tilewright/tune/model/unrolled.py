@@ -13,7 +13,7 @@ import numpy as np
 from ...bounds.nest import Loop
 from ...core.hardware import LoopKind
 from ...expr.nodes import Var
-from ...schedule.value import Schedule
+from ...schedule.schedule import Schedule
 from .extents import KernelExtents, StageExtents
 from .traced import Number
 

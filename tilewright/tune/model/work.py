@@ -17,7 +17,7 @@ from ...bounds.nest import Loop
 from ...core.hardware import Hardware, LoopKind, MemoryScope
 from ...expr import nodes as n
 from ...expr.nodes import Var
-from ...schedule.value import At
+from ...schedule.schedule import At
 from ...tensor.axis import AxisKind
 from ...tensor.reduction import Reduce
 from ...tensor.tensor import Tensor

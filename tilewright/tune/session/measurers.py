@@ -8,11 +8,11 @@ from typing import Any, Protocol, Self
 
 from ...core.target import Target
 from ...fleet.option import RPCRunner
-from ...measure.custom import Runner
 from ...measure.job import Job
 from ...measure.local import local_session
 from ...measure.option import LocalBuilder, LocalRunner
 from ...measure.outcome import Outcome
+from ...measure.own_runner_api import Runner
 from ...runtime.driver import DeviceAttributes
 from ..search.search import Search
 from ..task import Task

@@ -17,12 +17,12 @@ from ...core.own_code import calling
 from ...core.target import Target
 from ...measure.build import build, died_building
 from ...measure.children import tuner_mark
-from ...measure.custom import BuildResult, Runner
-from ...measure.guard import folder_name
 from ...measure.job import Built, Job
 from ...measure.option import LocalBuilder
 from ...measure.outcome import Failure, Measured, MeasureErrorNo, MeasureResult, Outcome
+from ...measure.own_runner_api import BuildResult, Runner
 from ...measure.pool import Died, WorkerPool
+from ...measure.watchdog import folder_name
 from ...runtime.driver import DeviceAttributes
 from ...runtime.module import Module
 from ..records.format import MeasureInput

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from ....core.errors import UserError
 from ....core.refusals import old_name as _old_name
-from ....measure.custom import BuildResult as BuildResult
-from ....measure.custom import Runner as Runner
 from ....measure.job import Job
 from ....measure.option import builder_and_runner
 from ....measure.option import measure_option as measure_option
 from ....measure.outcome import MeasureErrorNo as MeasureErrorNo
 from ....measure.outcome import MeasureResult as MeasureResult
 from ....measure.outcome import to_result
+from ....measure.own_runner_api import BuildResult as BuildResult
+from ....measure.own_runner_api import Runner as Runner
 from ....tune.records.format import MeasureInput as MeasureInput
 from ....tune.session.measurers import open_session
 from ....tune.task import Candidate, Task

@@ -12,8 +12,8 @@ from torch.library import Library, register_autograd, register_fake
 from .... import driver
 from ....core.errors import InternalError, UserError
 from ....core.target import Target
+from ....runtime.compile import resolve_target, target_on
 from ....runtime.module import Module
-from ....runtime.program import resolve_target, target_on
 from ....schedule.handle import ScheduleHandle
 from ....tensor.tensor import Tensor
 from ...planning.prepared_calls import PreparedCalls

@@ -7,7 +7,7 @@ import statistics
 
 import pytest
 
-from tilewright.functional.planning.comparison import Comparison, Verdict
+from tilewright.functional.planning.timed_comparison import Comparison, Verdict
 
 
 def noisy(gain: float, load: float, seed: int, rounds: int = 64) -> Comparison:

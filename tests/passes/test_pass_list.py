@@ -27,10 +27,10 @@ from tilewright.driver import lower_for
 from tilewright.expr.nodes import SizeVar, Var
 from tilewright.loops.interpret import interpret
 from tilewright.loops.nodes import Barrier, Evaluate, Function, MemoryScope, Stmt, seq
-from tilewright.passes.pipeline import ESTABLISHES, ON_REQUEST, OPTIONAL, READABLE, pipeline_for
+from tilewright.passes.pass_list import ESTABLISHES, ON_REQUEST, OPTIONAL, READABLE, pipeline_for
 from tilewright.passes.runner import finishing, lowering, run
 from tilewright.passes.unroll_loops import unroll_loops
-from tilewright.refine.pipeline import REFINEMENTS, refine
+from tilewright.refine.refine import REFINEMENTS, refine
 from tilewright.transform import PassContext
 
 TARGETS = ("cuda", "opencl", "opencl -device=gpu", "llvm")

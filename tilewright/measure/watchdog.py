@@ -4,7 +4,7 @@ Each worker has two marks in its environment: its tuner's, and its own. A candid
 session and with any parent. Not found are only a program that is started with another environment, and a fork of a
 worker that leaves its group. This file is also a program by itself, without the rest of the package:
 
-    python -I -S guard.py PID START MARK FOLDER
+    python -I -S watchdog.py PID START MARK FOLDER
 
 waits until the process PID, which began at START, has ended, and gives its processes a moment to tidy up. Then it ends
 all processes with its mark, and removes the folders of that mark in FOLDER.

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from ..bounds.infer import Bounds
 from ..core.options import USUAL, Options
 from ..core.target import Target
-from ..schedule.value import Schedule
+from ..schedule.schedule import Schedule
 from .banks import crowded_banks
 from .cooperative_fetch import cooperative_fetch, idle_fills
 from .match_intrinsics import match_intrinsics

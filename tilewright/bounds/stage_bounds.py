@@ -10,7 +10,7 @@ from ..arith.facts import Facts
 from ..core.atoms import Atom, Fragment
 from ..core.hardware import MemoryScope
 from ..expr.nodes import Expr, Load, Var
-from ..schedule.value import Stage
+from ..schedule.schedule import Stage
 from ..tensor.axis import IterVar, Range
 from .nest import Loop, axis_values
 

@@ -14,7 +14,7 @@ from ..runtime.array import NDArray, empty
 from ..runtime.cpu_driver import HostMemory
 from ..runtime.device import Device
 from ..runtime.driver import DeviceError
-from .comparison import POISON, same_bytes
+from .output_comparison import POISON, same_bytes
 
 GUARD = 1 << 16
 """Guard bytes on each side of an array, which no kernel may write. They are checked together with the array."""

@@ -16,9 +16,9 @@ from ..runtime.device import Device
 from ..runtime.driver import DeviceError
 from ..runtime.module import Module
 from . import reference_file
-from .check import GuardedArray
-from .comparison import Wanted, same_bytes
+from .guarded_array import GuardedArray
 from .outcome import BuildFailed, Measured, Outcome, ReferenceLost, RunFailed, WrongAnswer, shorten
+from .output_comparison import Wanted, same_bytes
 from .protocol import RunRequest
 
 _IDLE_SECONDS = 0.3
@@ -39,7 +39,7 @@ class _LostError(Exception):
     """The reference cannot be read."""
 
 
-class DeviceBench:
+class DeviceRunner:
     """The device and the arrays on it, kept from request to request while the workload stays the same."""
 
     def __init__(self, on: Device) -> None:

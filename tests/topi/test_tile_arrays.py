@@ -11,7 +11,7 @@ import pytest
 
 from tilewright.core.atoms import Atom
 from tilewright.core.target import Target
-from tilewright.topi.templates import Conv2dLayer, Dense, contraction_simt, many, mma_tiles, named, wgmma_tiles
+from tilewright.topi.templates import Conv2dLayer, Dense, contraction_simt, mma_tiles, named, tile_arrays, wgmma_tiles
 from tilewright.topi.templates.contraction import Contraction
 from tilewright.tune.model.machine import Machine
 from tilewright.tune.space.predicates import Predicate
@@ -96,7 +96,7 @@ def _same(tiles: Any, of: Any) -> None:
     """Compare a function of all tiles with itself on some single ones."""
     whole = of(tiles)
     assert len(whole) == len(tiles.depth) > 0
-    singles = many.cheapest_first(tiles, np.zeros(len(tiles.depth)))
+    singles = tile_arrays.cheapest_first(tiles, np.zeros(len(tiles.depth)))
     for place in range(0, len(singles), 1 + len(singles) // COUNTED):
         assert of(singles[place]) == whole[place], singles[place]
 
@@ -108,7 +108,7 @@ def test_tiles_are_ranked_by_cost_and_ties_by_their_order() -> None:
     costs = [tile.cycles(owner.form(LAYERS[0], tile), atom, H200) for tile in found[:200]]
     assert all(a <= b for a, b in pairwise(costs))
     tiles = contraction_simt.candidates(owner.contraction_of(LAYERS[0]))
-    every = many.cheapest_first(tiles, np.zeros(len(tiles.depth)))
+    every = tile_arrays.cheapest_first(tiles, np.zeros(len(tiles.depth)))
     assert [every[n] for n in (0, 1)] == list(every[:2])
     assert len(every[3:]) == len(every) - 3
     assert all(isinstance(number, int) for number in (*every[0].rows, every[0].depth))

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from ..core.views import view as show
-from .value import Schedule
+from .schedule import Schedule
 
 
-class Explained:
+class ScheduleViews:
     """A handle of a schedule that explains and draws it."""
 
     value: Schedule

@@ -72,7 +72,7 @@ class KernelExplanation:
 
 
 @dataclass(frozen=True)
-class Findings:
+class ExplanationData:
     """The explanation of a schedule on a target.
 
     `tree` has the loops as they are compiled, `reasons` says for each stage why its guards are there, `kernels` has one

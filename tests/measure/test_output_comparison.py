@@ -6,7 +6,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from tilewright.measure.comparison import Wanted, compare, same_bytes
+from tilewright.measure.output_comparison import Wanted, compare, same_bytes
 
 
 class TestCompare:

@@ -1,6 +1,6 @@
 """Errors of a call's arguments: the slow path, taken only after a failed check.
 
-Host code compares (`if A.kind is not A_kind: wrong(A, 0)`); it then calls a method of `Complaints`.
+Host code compares (`if A.kind is not A_kind: wrong(A, 0)`); it then calls a method of `ArgumentErrors`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from .device import Device
 
 
-def explain(entry: EntryPoint, kind: str, args: tuple[Any, ...]) -> None:
+def raise_error(entry: EntryPoint, kind: str, args: tuple[Any, ...]) -> None:
     """Raise the UserError that describes a call's mistake; return if there is none."""
     if len(args) != len(entry.arguments):
         takes = f"{entry.name} takes {quantity(len(entry.arguments), 'argument')} ({_signature(entry)})"
@@ -38,7 +38,7 @@ def explain(entry: EntryPoint, kind: str, args: tuple[Any, ...]) -> None:
             scalar(entry, position, arg)
 
 
-def by_name(entry: EntryPoint, named: Mapping[str, Any]) -> UserError:
+def keyword_error(entry: EntryPoint, named: Mapping[str, Any]) -> UserError:
     """The error for a call with keywords."""
     return UserError(
         f"{entry.name} takes its {len(entry.arguments)} arguments by position, but {', '.join(named)} came by name",
@@ -139,7 +139,7 @@ def scalar(entry: EntryPoint, position: int, arg: Any) -> bool | int | float:
     return value
 
 
-class Complaints:
+class ArgumentErrors:
     """The functions that the host code of one function calls for a wrong argument; every method raises or returns a
     value."""
 
@@ -150,7 +150,7 @@ class Complaints:
 
     def names(self) -> dict[str, Any]:
         """The methods under the names that host code uses."""
-        found = (name for name in vars(Complaints) if not name.startswith("_") and name != "names")
+        found = (name for name in vars(ArgumentErrors) if not name.startswith("_") and name != "names")
         return {name: getattr(self, name) for name in found}
 
     def wrong(self, array: Any, position: int) -> None:

@@ -1,7 +1,7 @@
-"""The bench of a worker: the process that measures candidates on its device, as a tuner does on its own host.
+"""The candidate process of a worker: it measures candidates on a device, as a tuner does on its own host.
 
-It is started fresh, as `python -m tilewright.fleet.bench DESCRIPTOR TARGET BUILDERS`, has no threads, and does not
-import Dask. Candidates stay pickled until they reach a process that may crash because of them.
+It is started fresh, as `python -m tilewright.fleet.candidate_process DESCRIPTOR TARGET BUILDERS`. It has no threads,
+and does not import Dask. Candidates stay pickled until they reach a process that may crash because of them.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Pickled:
         return pickle.loads(self.data)()
 
 
-class Bench:
+class CandidateProcess:
     """Measures candidates from a channel in their order, and builds a limited number at a time."""
 
     def __init__(self, channel: Channel, session: MeasureSession, builders: int) -> None:
@@ -157,7 +157,7 @@ def main(descriptor: int, target: str, builders: int) -> None:
             channel.send(Broken(str(getattr(error, "message", error))))
             return
         with suppress(EOFError, OSError):  # the worker is gone
-            Bench(channel, session, builders).run()
+            CandidateProcess(channel, session, builders).run()
 
 
 if __name__ == "__main__":

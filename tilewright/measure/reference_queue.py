@@ -128,7 +128,7 @@ class _Round:
     underway: bool = False
 
 
-class Referee:
+class ReferenceQueue:
     """Has references computed, one at a time.
 
     `compute` runs in a child, and returns the file of a job's reference, or why there is none. It is called with the

@@ -16,8 +16,8 @@ from ..expr.nodes import Call, Expr, FloorDiv, FloorMod, IfThenElse, IntImm, Loa
 from ..expr.operators import add
 
 
-class Copies:
-    """Returns the copies of expressions for values of the variables `chosen`."""
+class Specialiser:
+    """Specialises expressions for values of the variables `chosen`."""
 
     def __init__(self, chosen: set[Var]) -> None:
         self.chosen = chosen
