@@ -23,7 +23,7 @@ from typing import Any
 
 from tilewright.bounds.infer import infer_bounds
 from tilewright.core.node import Node
-from tilewright.core.options import USUAL
+from tilewright.core.options import DEFAULT_OPTIONS
 from tilewright.core.recursion import deep
 from tilewright.core.target import Target
 from tilewright.ladder.conv1d import Conv1dLadder
@@ -85,7 +85,7 @@ def measure(make: Make, clock: Callable[[], float] = time.perf_counter, compiled
     parts = {"schedule": marks[1] - marks[0]} if compiled else {}
     parts |= {"bounds": marks[2] - marks[1], "loops": marks[3] - marks[2]}
     for step in LOWERING:
-        function = step(function, CUDA, USUAL)
+        function = step(function, CUDA, DEFAULT_OPTIONS)
         marks.append(clock())
         parts[step.__name__] = marks[-1] - marks[-2]
     parts = {"total": sum(parts.values()), **parts}
@@ -143,7 +143,7 @@ def visits(make: Make) -> dict[str, int]:
     with counting() as count:
         for step in LOWERING:
             before = count[0]
-            function = step(function, CUDA, USUAL)
+            function = step(function, CUDA, DEFAULT_OPTIONS)
             found[step.__name__] = count[0] - before
     return found
 

@@ -17,6 +17,7 @@ import pytest
 import tilewright as tw
 from tests.errors.refused import refused
 from tilewright import autotvm
+from tilewright.schedule.schedule import AxisAnnotations, Stage
 
 HERE = Path(__file__).parent
 PICKLED = {
@@ -55,6 +56,11 @@ def test_a_pickled_schedule_builds() -> None:
     given, found = tw.nd.array(np.arange(8, dtype="float32")), tw.nd.array(np.zeros(8, "float32"))
     tw.build(s, [A, B], "llvm")(given, found)
     assert found.numpy().tolist() == [1, 2, 3, 4, 5, 6, 7, 8]
+
+
+def test_classes_with_new_names_load_by_the_earlier_ones() -> None:
+    found = [pickle.loads(f"ctilewright.schedule.{name}\n.".encode()) for name in ("value\nAxisNotes", "value\nStage")]
+    assert found == [AxisAnnotations, Stage]
 
 
 def test_a_saved_module_is_refused() -> None:

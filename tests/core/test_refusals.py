@@ -28,7 +28,7 @@ def test_a_refusal_without_words_says_what_was_asked() -> None:
 def test_who_is_hooked_in_finds_the_words(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(refusals, "_explains", {})
     words: Any = ModuleType("made_up_words")
-    words.explain = lambda asked, thing, *operands: ValueError(f"{asked} with {operands}")
+    words.error_for = lambda asked, thing, *operands: ValueError(f"{asked} with {operands}")
     monkeypatch.setitem(sys.modules, words.__name__, words)
     hook_in("made-up thing", words.__name__)
     with pytest.raises(ValueError, match=r"pow with \(2,\)"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from tilewright.core.options import USUAL, Options
+from tilewright.core.options import DEFAULT_OPTIONS, Options
 from tilewright.core.target import Target
 from tilewright.driver import lower_for
 from tilewright.loops.nodes import Function
@@ -14,7 +14,7 @@ from tilewright.passes.runner import PassRecord, finishing, run
 from tilewright.transform import PassContext
 
 
-def run_pass(step: Pass, function: Function, target: str = "cuda", options: Options = USUAL) -> Function:
+def run_pass(step: Pass, function: Function, target: str = "cuda", options: Options = DEFAULT_OPTIONS) -> Function:
     """The function after one pass."""
     return step(function, Target(target), options)
 

@@ -190,7 +190,7 @@ def test_every_pass_leaves_a_well_formed_program(columns: int, tx: int, ty: int)
 def test_a_store_predicate_keeps_the_parts_of_all_threads() -> None:
     s, args = rows(3, 10, 4, 1)
     B = args[1]
-    s[B].set_store_predicate(s[B].value.note(s[B].leaf_iter_vars[3]).thread.var.equal(0))  # type: ignore[union-attr]
+    s[B].set_store_predicate(s[B].value.annotation(s[B].leaf_iter_vars[3]).thread.var.equal(0))  # type: ignore[union-attr]
     values, out = floats(3, 10), empty(3)
     run(tw.lower(s, args)["main"], values, out)
     np.testing.assert_allclose(out, values.sum(1), rtol=1e-5)

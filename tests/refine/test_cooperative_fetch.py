@@ -15,7 +15,7 @@ from tests.passes.running import finish
 from tilewright import te
 from tilewright.bounds.infer import infer_bounds
 from tilewright.core.hardware import LoopKind, MemoryScope
-from tilewright.core.options import USUAL
+from tilewright.core.options import DEFAULT_OPTIONS
 from tilewright.core.target import Target
 from tilewright.driver import lower_for
 from tilewright.expr.evaluate import evaluate
@@ -80,7 +80,7 @@ def vectors(lanes: int) -> Fill:
 
 def changes(s: Any) -> bool:
     bounds = infer_bounds(s.value)
-    return cooperative_fetch(s.value, bounds, CUDA, USUAL) is not bounds
+    return cooperative_fetch(s.value, bounds, CUDA, DEFAULT_OPTIONS) is not bounds
 
 
 def compiled(s: Any, args: list[Any]) -> Function:

@@ -170,7 +170,7 @@ def streams() -> None:
             made = tw.conv2d(*given, padding=1, groups=8)
         assert (fake("launches", on.index), fake("waits")) == (before[0] + 1, before[1])
         assert made.held.device is on
-        assert on.driver.takes_over(on.index) == 1  # the thread has its own stream again
+        assert on.driver.consumer_stream(on.index) == 1  # the thread has its own stream again
 
 
 class Shown:

@@ -276,7 +276,9 @@ def crossed(program: RandomProgram, threads: dict[str, int], stage: int | None =
     if not loops:
         return
     i, k = program.pick(loops)
-    taken = {note.thread_tag for a in leaves(program, i) if (note := program.schedule.stages[i].value.note(a).thread)}
+    taken = {
+        note.thread_tag for a in leaves(program, i) if (note := program.schedule.stages[i].value.annotation(a).thread)
+    }
     tag = program.pick([t for t in threads if t not in taken] or list(threads))
     how = program.pick(["factor", "nparts"])
     if program.do(f"s.stages[{i}].split({loop(i, k)}, {how}={threads[tag]})"):
@@ -289,9 +291,9 @@ def store_predicates(program: RandomProgram) -> None:
     for i in computed(program):
         stage = program.schedule.stages[i]
         for k, axis in enumerate(stage.leaf_iter_vars):
-            bound = stage.value.note(axis).thread
+            bound = stage.value.annotation(axis).thread
             if axis.iter_type == 2 and bound and stage.is_output and program.chance(30):
-                shown = f"s.stages[{i}].value.note({loop(i, k)}).thread.var"
+                shown = f"s.stages[{i}].value.annotation({loop(i, k)}).thread.var"
                 where = program.pick([f"{shown}.equal(0)", f"{shown} < 1", f"tir.all({shown} >= 0, {shown} <= 0)"])
                 program.do(f"s.stages[{i}].set_store_predicate({where})")
                 return
@@ -367,7 +369,9 @@ def bind_rest(program: RandomProgram) -> None:
     """A block for each iteration of some loop of every stage that is not a kernel yet."""
     for i in computed(program):
         stage = program.schedule.stages[i]
-        if not isinstance(stage.placement, AtRoot) or any(stage.value.note(a).thread for a in stage.leaf_iter_vars):
+        if not isinstance(stage.placement, AtRoot) or any(
+            stage.value.annotation(a).thread for a in stage.leaf_iter_vars
+        ):
             continue
         if isinstance(stage.op, (ExternOp, ScanOp)):
             continue

@@ -233,7 +233,9 @@ def share(program: RandomProgram, name: str, threads: dict[str, int]) -> None:
             k += 1 if how == "nparts" else program.pick([0, 2])
     if program.chance(15):
         serial = [
-            k for k, axis in enumerate(leaves(program, i)) if not program.schedule.stages[i].value.note(axis).thread
+            k
+            for k, axis in enumerate(leaves(program, i))
+            if not program.schedule.stages[i].value.annotation(axis).thread
         ]
         if serial:
             program.do(f"s.stages[{i}].unroll({loop(i, serial[0])})")

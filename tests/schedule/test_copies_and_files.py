@@ -93,7 +93,7 @@ def test_a_copy_shares_nothing(copied: Any) -> None:
     assert (len(s.steps), len(other.steps)) == (steps, steps + 3)
     assert cached not in s
     s[D].unroll(inner)
-    assert "unroll" not in str(other.value.stages[other[D].id].notes)
+    assert "unroll" not in str(other.value.stages[other[D].id].annotations)
     with refused("s[...]", "is a stage of another schedule", fix="s[T]"):
         s[other[D]]
 

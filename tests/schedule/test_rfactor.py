@@ -145,7 +145,7 @@ def test_a_binding_moves_along() -> None:
     rows.s[rows.B].bind(inner, te.thread_axis("threadIdx.x"))
     partial = rows.s.rfactor(rows.B, inner)
     axis = rows.s[partial].op.axis[0]
-    assert rows.s[partial].value.note(axis).thread.thread_tag == "threadIdx.x"  # type: ignore[union-attr]
+    assert rows.s[partial].value.annotation(axis).thread.thread_tag == "threadIdx.x"  # type: ignore[union-attr]
 
 
 @every_target

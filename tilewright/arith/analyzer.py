@@ -24,7 +24,7 @@ from .simplify import prove, prove_equal, simplify
 from .truncated import as_written
 
 Simplifier = Callable[[Expr], Expr]
-WHOLE: dict[type, Callable[[Any, Analyzer, Simplifier], Expr]] = {}
+SIMPLIFIERS: dict[type, Callable[[Any, Analyzer, Simplifier], Expr]] = {}
 """How to simplify expressions of higher floors with variables of their own; by the type, and filled there."""
 _INFINITY = 2**63 - 1
 _NEGATIVE_INFINITY = -(2**63)
@@ -179,7 +179,7 @@ class Analyzer:
 
     def _whole(self, expr: Any, simplest: Simplifier) -> Expr:
         known = _divisible(self._known(expr))
-        rewrite = WHOLE.get(type(known))
+        rewrite = SIMPLIFIERS.get(type(known))
         if rewrite is not None:
             return rewrite(known, self, lambda part: self._whole(part, simplest))
         return as_written(simplest(known), known, self._facts)

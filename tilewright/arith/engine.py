@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from ..expr.effects import SEEN, acts
+from ..expr.effects import SEEN, contains_effects
 from ..expr.nodes import Add, Expr, IntImm, Mul, Sub
 from .affine import Affine, drop_zeros, leaves
 from .facts import Facts, is_index
@@ -28,7 +28,7 @@ def visit(e: Expr, facts: Facts) -> Expr:
     memo = facts.memo
     found = memo.get(e)
     if found is None:
-        if SEEN and acts(e):  # two calls with an effect are two, and 0 times a call is a call
+        if SEEN and contains_effects(e):  # two calls with an effect are two, and 0 times a call is a call
             found = _opaque(e, facts)
         elif is_index(e.dtype):
             found = _index(e, facts)
@@ -82,7 +82,7 @@ def linear(e: Expr, facts: Facts) -> Affine:
     """The simplified linear form of an index expression, memoised."""
     found = facts.forms.get(e)
     if found is None:
-        if SEEN and acts(e):
+        if SEEN and contains_effects(e):
             found = _opaque_atom(e, facts)
         elif not is_index(e.dtype):  # sums of these wrap
             found = atom(visit(e, facts))

@@ -15,7 +15,7 @@ from math import gcd
 from typing import Any
 
 from ..expr import nodes as n
-from ..expr.effects import acts
+from ..expr.effects import contains_effects
 from ..expr.nodes import FALSE, TRUE, Expr, IntImm
 from ..expr.traverse import post_order
 from .affine import Affine, immediate
@@ -35,7 +35,7 @@ _TURNED: dict[type, type] = {n.Min: n.Max, n.Max: n.Min}
 
 def rearrange(e: Expr, facts: Facts) -> Expr:
     """The shortest form found of a simplified expression, of the same value whenever the facts hold."""
-    if acts(e) or sum(1 for _ in post_order(e)) > _MOST_NODES:
+    if contains_effects(e) or sum(1 for _ in post_order(e)) > _MOST_NODES:
         return e
     return _Rearranging(facts).visit(e)
 

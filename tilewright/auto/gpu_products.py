@@ -39,9 +39,9 @@ _MORE_WARPGROUPS_CYCLES_FACTOR = 1.05
 """More warpgroups, in one block or in two, are taken if their cycles are at most this multiple of the fastest tile's.
 Some multiply while others begin or store results. On an H200, a product of 4096³ takes 219 µs instead of 274."""
 _INSTRUCTIONS: tuple[tuple[str, Mapping[str, str], type[MmaTile], str], ...] = (
-    ("matrix instructions", contraction_mma.USUAL, MmaTile, "fp32"),
-    ("warpgroup instructions", wgmma_tiles.USUAL, wgmma_tiles.WgmmaTile, "fp32"),
-    ("turned warpgroup instructions", wgmma_tiles.USUAL, wgmma_tiles.TurnedWgmmaTile, "fp32"),
+    ("matrix instructions", contraction_mma.DEFAULT_ATOMS, MmaTile, "fp32"),
+    ("warpgroup instructions", wgmma_tiles.DEFAULT_ATOMS, wgmma_tiles.WgmmaTile, "fp32"),
+    ("turned warpgroup instructions", wgmma_tiles.DEFAULT_ATOMS, wgmma_tiles.TurnedWgmmaTile, "fp32"),
     ("rounding matrix instructions", contraction_mma.ROUNDED, MmaTile, "tf32"),
     ("cutting warpgroup instructions", wgmma_tiles.ROUNDED, wgmma_tiles.WgmmaTile, "tf32_cut"),
 )

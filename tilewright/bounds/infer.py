@@ -192,7 +192,7 @@ def own_facts(stage: Stage, ranges: dict[IterVar, Range], facts: Facts, ends: tu
 
 
 def _check_constant(stage: Stage, loop: Loop, extent: Expr, ends: tuple[ReadEnd, ...]) -> None:
-    how = _WRITTEN_OUT.get(stage.note(loop.axis).kind) or ("bind" if loop.tag is ThreadTag.VTHREAD else "")
+    how = _WRITTEN_OUT.get(stage.annotation(loop.axis).kind) or ("bind" if loop.tag is ThreadTag.VTHREAD else "")
     what = {"bind": "bound to a vthread"}.get(how, f"marked with {how}")
     if loop.thread is not None and uses_any(extent, {end.var for end in ends}):
         how, what = "bind", f"bound to {loop.thread.thread_tag}"

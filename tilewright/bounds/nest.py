@@ -29,7 +29,7 @@ def axes_of_threads(stage: Stage) -> frozenset[IterVar]:
 
     Users split to reach the number of threads that the rest of the kernel has.
     """
-    found = {axis for axis in stage.leaves if stage.note(axis).thread is not None}
+    found = {axis for axis in stage.leaves if stage.annotation(axis).thread is not None}
     for relation in reversed(stage.relations):
         if not found.isdisjoint(relation.below):
             found.update(relation.above)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..expr import nodes as n
-from ..expr.effects import SEEN, acts
+from ..expr.effects import SEEN, contains_effects
 from ..expr.traverse import fold, post_order
 
 MOST_READ = 128
@@ -31,7 +31,7 @@ def read_often(e: n.Expr, sizes: dict[n.Expr, int]) -> frozenset[n.Expr]:
     often = 2 if written > max(most, times * len(readers)) else OFTEN
     wide = (node for node, count in readers.items() if count >= often and sizes.get(node, 1) > 3)
     scalars = (node for node in wide if isinstance(node, n.Expr) and node.dtype.lanes == 1)
-    return frozenset(node for node in scalars if node.dtype.is_float and not (SEEN and acts(node)))
+    return frozenset(node for node in scalars if node.dtype.is_float and not (SEEN and contains_effects(node)))
 
 
 def written_size(e: n.Expr, sizes: dict[n.Expr, int]) -> int:

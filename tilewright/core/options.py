@@ -28,4 +28,4 @@ class Options:
     check_bounds: bool = False
 
 
-USUAL = Options()
+DEFAULT_OPTIONS = Options()

@@ -16,29 +16,29 @@ from .errors import UserAttributeError, UserError
 from .other_paths import MOVED, path_in_scripts
 
 T = TypeVar("T", bound=type)
-Explain = Callable[..., Exception]
+ErrorFor = Callable[..., Exception]
 """Makes the error to raise from the request and its object."""
 
 NAME = "name"
 """The subject of a name that is not there; the other subjects are kinds of objects: "expression", "tensor", "array"."""
-_explains: dict[str, str] = {}
+_modules_of_subjects: dict[str, str] = {}
 
 
 def hook_in(subject: str, module: str) -> None:
-    """Let the function `explain` of a module make the errors about `subject`; it is imported when first needed."""
-    _explains[subject] = module
+    """Let the function `error_for` of a module make the errors about `subject`; it is imported when first needed."""
+    _modules_of_subjects[subject] = module
 
 
-def _explanation_of(subject: str) -> Explain | None:
-    module = _explains.get(subject)
-    found: Explain | None = import_module(module).explain if module else None
+def _maker_of(subject: str) -> ErrorFor | None:
+    module = _modules_of_subjects.get(subject)
+    found: ErrorFor | None = import_module(module).error_for if module else None
     return found
 
 
 def refusal(subject: str, asked: str, *about: Any) -> Exception:
     """Make the error for a request `asked` of a `subject`: a protocol of Python's ("pow"), the object, its operands."""
-    explain = _explanation_of(subject)
-    return explain(asked, *about) if explain else TypeError(f"this {subject} does not support {asked}")
+    error_for = _maker_of(subject)
+    return error_for(asked, *about) if error_for else TypeError(f"this {subject} does not support {asked}")
 
 
 def refuses(subject: str, protocols: str) -> Callable[[T], T]:
@@ -64,9 +64,9 @@ def missing(holder: str, name: str, known: Iterable[str], owner: object = None) 
 
     It is an `AttributeError` too, so that `hasattr` and `getattr` with a default work.
     """
-    explain = None if name.startswith("__") else _explanation_of(NAME)
+    error_for = None if name.startswith("__") else _maker_of(NAME)
     plain = AttributeError(f"{holder} has no attribute {name!r}", name=name, obj=owner)
-    return explain(holder, name, known) or plain if explain else plain
+    return error_for(holder, name, known) or plain if error_for else plain
 
 
 def missing_from_module(module: str, name: str, known: Iterable[str]) -> Exception:

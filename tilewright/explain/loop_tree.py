@@ -113,8 +113,10 @@ def _node(found: StageBounds, loop: Loop | None, fixed: Sequence[Loop], depth: i
     terms = _region(found, fixed, AxisKind.REDUCE)
     if loop is None:
         return TreeNode(depth, found.stage.name, "", "", None, parts, (), found.scope)
-    note = found.stage.note(loop.axis)
-    kind = loop.tag.value if loop.tag is not None else "" if note.kind is LoopKind.SERIAL else note.kind.value
+    annotation = found.stage.annotation(loop.axis)
+    kind = (
+        loop.tag.value if loop.tag is not None else "" if annotation.kind is LoopKind.SERIAL else annotation.kind.value
+    )
     extent = found.ranges[loop.axis].extent
     apart = _scattered(found, fixed, parts)
     return TreeNode(depth, found.stage.name, loop.axis.name, kind, extent, parts, terms, found.scope, apart)

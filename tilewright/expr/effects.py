@@ -1,8 +1,8 @@
 """Calls with effects: a call that does more than compute a value runs as often as the program says.
 
 Expressions are interned, so `f(x) - f(x)` holds one node twice. Of a pure function it is 0; of any other, two calls.
-Whoever rewrites expressions or keeps their values asks `acts` first. Few programs have such calls at all, so the
-question is `SEEN and acts(e)`.
+Code that rewrites expressions or keeps their values asks `contains_effects` first. Few programs have such calls at all,
+so the question is `SEEN and contains_effects(e)`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SEEN: set[str] = set()
 """The calls with effects in any expression of this process."""
 
 
-def noted(name: str) -> bool:
+def note_effect(name: str) -> bool:
     """Whether calls of that name have effects; a call with effects is noted as seen."""
     if name not in EFFECTS:
         return False
@@ -33,7 +33,7 @@ def noted(name: str) -> bool:
     return True
 
 
-def acts(e: Any) -> bool:
+def contains_effects(e: Any) -> bool:
     """Whether evaluating an expression calls a function that has an effect."""
     if hasattr(e, "acts_below"):
         found: bool = e.acts_below

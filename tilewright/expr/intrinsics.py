@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from ..core.dtype import BOOL, DType
 from ..core.errors import UserError
 from . import nodes as n
-from .effects import acts
+from .effects import contains_effects
 from .operators import as_expr, cast, const, match_types, maximum, negate, select
 
 FLOAT_UNARY = (
@@ -105,7 +105,7 @@ def absolute(x: Any) -> n.Expr:
     e = as_expr(x)
     if e.dtype.is_float:
         return n.Call("fabs", (e,), e.dtype)
-    if acts(e):  # an expression written twice would be called twice
+    if contains_effects(e):  # an expression written twice would be called twice
         return _of_call(e)
     return _number(e, "abs") if e.dtype.kind in ("uint", "handle") else select(e >= 0, e, negate(e))
 

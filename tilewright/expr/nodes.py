@@ -20,7 +20,7 @@ from ..core.dtype import BOOL, DType
 from ..core.errors import UserError
 from ..core.node import Node, node
 from ..core.type_annotations import PointerType, PrimType, TypeAnnotation
-from .effects import noted
+from .effects import note_effect
 from .operand import BUILD, TEXT, Operand
 from .runtime_value import same
 
@@ -380,7 +380,7 @@ class Intrinsic(NamedTuple):
     name: str
 
 
-@node(derived={"has_effect": "noted(name)"}, noted=noted)
+@node(derived={"has_effect": "note_effect(name)"}, note_effect=note_effect)
 class Call(Expr):
     """A function by its name: `numerics.py` defines the value of each name, `loops/calls.py` the effect of others."""
 

@@ -18,7 +18,7 @@ from .convert import as_expr as as_expr
 from .convert import cast as cast
 from .convert import const as const
 from .convert import match_types as match_types
-from .effects import SEEN, acts
+from .effects import SEEN, contains_effects
 from .operand import BUILD, Operand
 
 
@@ -42,9 +42,9 @@ def _numbers(a: ExprLike, b: ExprLike, name: str) -> tuple[n.Expr, n.Expr]:
     return x, y
 
 
-def _acts(e: n.Expr) -> bool:
+def _contains_effects(e: n.Expr) -> bool:
     """Whether a fold must keep an expression, since evaluating it does something."""
-    return bool(SEEN) and acts(e)
+    return bool(SEEN) and contains_effects(e)
 
 
 def add(a: ExprLike, b: ExprLike) -> n.Expr:
@@ -83,7 +83,7 @@ def multiply(a: ExprLike, b: ExprLike) -> n.Expr:
     for one, other in ((x, y), (y, x)):
         if is_const(one, 1):
             return other
-        if is_const(one, 0) and one.dtype.is_int and not _acts(other):
+        if is_const(one, 0) and one.dtype.is_int and not _contains_effects(other):
             return one
     return n.Mul(x, y)
 
@@ -114,7 +114,7 @@ def _integer_division(
         if is_const(y, 1) and x.dtype.is_int:
             if not remainder:
                 return x
-            if not _acts(x):
+            if not _contains_effects(x):
                 return const(0, x.dtype)
         if x.dtype.is_float:
             return _float_remainder(x, y, node) if remainder else _whole_quotient(x, y, node)
@@ -193,7 +193,7 @@ def _extreme(
     x, y = _numbers(a, b, "min and max")
     if isinstance(x, n.IntImm) and isinstance(y, n.IntImm):
         return const(fold(x.value, y.value), x.dtype)
-    return x if x is y and not _acts(x) else node(x, y)
+    return x if x is y and not _contains_effects(x) else node(x, y)
 
 
 def _comparison(

@@ -23,8 +23,8 @@ from .addresses import is_loopback
 from .worker import Host, WorkerOptions, attach, detach
 
 _AGAIN_SECONDS = 1.0
-_LAST_WORDS_SECONDS = 1.0
-"""The messages of a worker with a failed device to tuners about its candidates."""
+_LAST_MESSAGES_SECONDS = 1.0
+"""Seconds in which a worker whose device failed sends tuners the outcomes of its candidates."""
 CANNOT = 3
 """The exit status of a worker that would fail again if it were restarted."""
 
@@ -72,7 +72,7 @@ async def _join(address: str, security: Any, host: Host, stop: asyncio.Event, fo
     joined, broken = asyncio.ensure_future(_lifetime(worker)), asyncio.ensure_future(host.broken.wait())
     await asyncio.wait({stopped, joined, broken}, return_when=asyncio.FIRST_COMPLETED)
     if broken.done():
-        await asyncio.sleep(_LAST_WORDS_SECONDS)
+        await asyncio.sleep(_LAST_MESSAGES_SECONDS)
     if not joined.done():
         joined.cancel()
     elif joined.exception() is not None:

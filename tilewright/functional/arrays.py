@@ -104,7 +104,7 @@ def _computed(call: OperatorCall, library: Library) -> Any:
         given[2:] = [_apart(array, result) for array in given[2:]]
     if result.size:
         ready = [a if int(a.handle) % aligned == 0 else a.copyto(on) for a in (*given, result) if a is not None]
-        run([int(array.handle) for array in ready], on.driver.takes_over(on.index) or 0)
+        run([int(array.handle) for array in ready], on.driver.consumer_stream(on.index) or 0)
     if target is None:
         return library.give(result)
     if reverse:

@@ -150,8 +150,8 @@ class _Builder:
 
     def _imports(self) -> tuple[tuple[str, str], ...]:
         """The code that pragmas of the schedule's loops name, each once."""
-        notes = (note for stage in self.schedule.in_order() for note in stage.notes.values())
-        found = ((key, text) for note in notes for key, text in note.pragmas if key in IMPORTS)
+        annotations = (one for stage in self.schedule.in_order() for one in stage.annotations.values())
+        found = ((key, text) for one in annotations for key, text in one.pragmas if key in IMPORTS)
         return tuple(dict.fromkeys(found))
 
     def _param(self, arg: Any, position: int) -> Buffer | Var:

@@ -50,7 +50,7 @@ def rolling_of(found: StageBounds, bounds: Bounds) -> Rolling | None:
         return None
     loop = found.outer[-1]
     name, axis = found.stage.name, loop.axis.name
-    kind = bounds[placement.stage].stage.note(loop.axis).kind
+    kind = bounds[placement.stage].stage.annotation(loop.axis).kind
     if kind not in (LoopKind.SERIAL, LoopKind.UNROLLED):
         raise UserError(
             f"stage {name!r} rolls along the loop {axis!r}, which is {kind.value}",

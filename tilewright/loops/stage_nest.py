@@ -59,14 +59,14 @@ class NestContext(Protocol):
 def one_loop(found: StageBounds, loop: Loop, var: Var, body: Stmt, bound: frozenset[Var]) -> Stmt:
     """`body` in one loop of a stage; by itself in a loop that runs once, and on a hardware index that is `bound`."""
     extent = found.ranges[loop.axis].extent
-    note = found.stage.note(loop.axis)
+    annotation = found.stage.annotation(loop.axis)
     if loop.thread is not None:
         if loop.var in bound:
             return body
-        return For(var, const(0, var.dtype), extent, LoopKind.THREAD, loop.tag, note.pragmas, body)
-    if is_one(extent) and not note.pragmas:
+        return For(var, const(0, var.dtype), extent, LoopKind.THREAD, loop.tag, annotation.pragmas, body)
+    if is_one(extent) and not annotation.pragmas:
         return body
-    return For(var, const(0, var.dtype), extent, note.kind, None, note.pragmas, body)
+    return For(var, const(0, var.dtype), extent, annotation.kind, None, annotation.pragmas, body)
 
 
 MOST_LOOPS = 64
@@ -375,8 +375,8 @@ class StageNest:
         for stage in reversed(schedule.in_order()):
             if isinstance(stage.placement, At) and stage.placement.stage in inside:
                 inside.add(stage.id)
-        notes = (note for i in inside for note in schedule.stages[i].notes.values())
-        return {note.thread.var for note in notes if note.thread is not None}
+        threads = (one.thread for i in inside for one in schedule.stages[i].annotations.values())
+        return {thread.var for thread in threads if thread is not None}
 
     def _guarded(self, body: Stmt, guards: tuple[Expr, ...]) -> Stmt:
         for guard in reversed(guards):

@@ -70,7 +70,7 @@ class ThreadReductionNest(StageNest):
                     fix=f"put the data loop outside: s[{self.stage.name}].reorder({loop.axis.name}, {inner})",
                 )
         for loop in self.loops:
-            if self.stage.note(loop.axis).kind is LoopKind.VECTORIZED:
+            if self.stage.annotation(loop.axis).kind is LoopKind.VECTORIZED:
                 raise UserError(
                     f"the threads of stage {self.stage.name!r} combine results one by one, but its loop "
                     f"{loop.axis.name!r} is vectorized",

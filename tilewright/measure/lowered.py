@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..bounds.infer import Bounds
-from ..core.options import USUAL
+from ..core.options import DEFAULT_OPTIONS
 from ..core.recursion import ROOM, deep
 from ..core.target import Target
 from ..driver import refined_bounds
@@ -60,7 +60,7 @@ def packed(handle: Any, tensors: Sequence[Any], target: Target, bounds: Bounds, 
 
     `driver.py::refined_bounds` returned the `bounds`, and `nest` is the loop nest under them, if it is known.
     """
-    if PassContext.current().options != USUAL:  # passes of the caller may have no form that can be sent
+    if PassContext.current().options != DEFAULT_OPTIONS:  # passes of the caller may have no form that can be sent
         return b""
     try:
         with ROOM:
@@ -73,7 +73,7 @@ def packed(handle: Any, tensors: Sequence[Any], target: Target, bounds: Bounds, 
 
 def unpacked(job: Job) -> LoweredCandidate | None:
     """Return the lowered candidate of a job; None if it has none for its target and the options that hold here."""
-    if not job.lowered or PassContext.current().options != USUAL:
+    if not job.lowered or PassContext.current().options != DEFAULT_OPTIONS:
         return None
     found: LoweredCandidate = pickle.loads(job.lowered)
     return found if found.target == job.target else None

@@ -99,9 +99,9 @@ def compile_graph(
     """
     try:
         if torch.is_grad_enabled() and any(isinstance(a, torch.Tensor) and a.requires_grad for a in inputs):
-            raise _OneByOne("it records gradients")
+            raise _NotTraceable("it records gradients")
         made = fuse(*_traced(gm, inputs), channels_last=channels_last, tune=tune)
-    except _OneByOne as why:
+    except _NotTraceable as why:
         rows = replace_calls(gm, tune)
         _tell(report, FusedGraph(gm, None, rows, False, f"convolutions were replaced one by one: {why}"))
         changed = any(row.replaced for row in rows)
@@ -152,7 +152,7 @@ def _tell(report: Callable[[Any], Any] | None, made: FusedGraph) -> None:
         report(made)
 
 
-class _OneByOne(Exception):  # noqa: N818  # a reason, which the report tells
+class _NotTraceable(Exception):  # noqa: N818  # a reason, which the report tells
     """Raised if a graph has no functional form."""
 
 
@@ -165,19 +165,19 @@ def _traced(gm: GraphModule, inputs: Sequence[Any]) -> tuple[GraphModule, Callab
     from torch._functorch.aot_autograd import aot_export_joint_simple
 
     if any(node.op == "get_attr" for node in gm.graph.nodes):
-        raise _OneByOne("it has branches or loops, which are graphs themselves")
+        raise _NotTraceable("it has branches or loops, which are graphs themselves")
     if not any(isinstance(a, torch.Tensor) for a in inputs):
-        raise _OneByOne("it reads no tensor")
+        raise _NotTraceable("it reads no tensor")
     places = [node for node in gm.graph.nodes if node.op == "placeholder"]
     try:
         traced = aot_export_joint_simple(gm, tuple(inputs), trace_joint=False, decompositions={})
     except RuntimeError as refused:
         if str(refused).startswith(_EFFECTS):
-            raise _OneByOne("it writes to its inputs, or returns one of them") from refused
+            raise _NotTraceable("it writes to its inputs, or returns one of them") from refused
         reason = f"PyTorch does not trace it: {type(refused).__name__}: {refused}".partition("\n")[0][:300]
         names = ", ".join(str(node) for node in gm.graph.nodes if node.op == "call_function")
         warn_caller(f"the graph of {names[:100]} is not rewritten as a whole, because {reason}", UserWarning)
-        raise _OneByOne(reason) from refused
+        raise _NotTraceable(reason) from refused
     own = [node for node in traced.graph.nodes if node.op == "placeholder"]
     static = {new for new, old, a in zip(own, places, inputs, strict=True) if _is_parameter(old, a)}
     return traced, static.__contains__

@@ -34,7 +34,7 @@ def fold(weight: Any, bias: Any, steps: Sequence[Affine], groups: int, last: boo
     return made, None if shift is None else shift.to(weight.dtype).contiguous()
 
 
-def lies(weight: Any, last: bool) -> bool:
+def is_in_order(weight: Any, last: bool) -> bool:
     """Whether a weight lies in memory as `fold` would return it."""
     found: bool = weight.is_contiguous(memory_format=_order(last))
     return found

@@ -30,7 +30,7 @@ from ..functional.pytorch import tensors as torch_tensors
 from ..functional.pytorch.native import tf32_settings
 from ..runtime.device import Device, cpu, cuda
 from .chains import CONVOLUTION, Chain, chain_of
-from .folding import fold, hoist, lies, static_nodes
+from .folding import fold, hoist, is_in_order, static_nodes
 from .linear_layers import convolution_as_linear, is_linear, linear_as_convolution
 from .memory_order import (
     arrange,
@@ -232,7 +232,7 @@ def _choose(
             problem, on = _problem(chain, last)
             row = decided(conv, [problem], on, tune, tuple(chain.parts), in_graph=True)
         except (NotOurs, UserError) as refused:
-            row = left(conv, reason(refused), tuple(chain.parts))
+            row = row_of_pytorch(conv, reason(refused), tuple(chain.parts))
         if row.replaced or not is_linear(conv):
             rows.append(row)
         if row.replaced:
@@ -241,7 +241,7 @@ def _choose(
     return rows, chosen
 
 
-def left(conv: Node, why: str, parts: tuple[str, ...] = ("convolution",)) -> FusedRow:
+def row_of_pytorch(conv: Node, why: str, parts: tuple[str, ...] = ("convolution",)) -> FusedRow:
     """Return the row of a call that stays PyTorch's, for a reason."""
     return FusedRow(str(conv), None, parts, False, why)
 
@@ -355,7 +355,7 @@ def _rewrite(
         read = [None if a is None else swapped.get(a, a) for a in (found.x, found.residual)]
         x, residual = (in_order(graph, a) if turned and a is not None else a for a in read)
         filters_last = problem.weights == "OHWI"
-        if found.steps or (weight in static and not lies(weight.meta["val"], filters_last)):
+        if found.steps or (weight in static and not is_in_order(weight.meta["val"], filters_last)):
             groups = options["groups"] if conv.args[6] else 0
             own = bias if found.steps else None  # else the bias stays as it is: it may depend on inputs
             both = graph.call_function(fold, (weight, own, found.steps, groups, filters_last))

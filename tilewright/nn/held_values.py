@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 
-_MOST = 4096
+_MOST_OBJECTS = 4096
 """The largest number of collections and objects that are compared in each call."""
 _MOST_BYTES = 1 << 20
 """The largest size of an array of NumPy that is compared in each call."""
@@ -68,8 +68,8 @@ def reachable(values: Iterable[Any], known: Iterable[Any]) -> list[Any]:
         inside, comparable = _parts(value)
         found += [] if comparable is None else [comparable]
         stack += inside
-        if len(seen) > _MOST:
-            raise TooManyValues(f"its attributes hold more than {_MOST} objects")
+        if len(seen) > _MOST_OBJECTS:
+            raise TooManyValues(f"its attributes hold more than {_MOST_OBJECTS} objects")
     return found
 
 

@@ -20,7 +20,17 @@ from ..functional.planning.decision import Tune
 from ..functional.pytorch import tensors as torch_tensors
 from ..functional.pytorch.operators.arguments import numbers, padding
 from ..functional.pytorch.operators.layer import gradients_of_ours
-from .fusion import OURS_IN_GRAPH, FusedRow, NotOurs, compile_ahead, decided, described, device_of, left, reason
+from .fusion import (
+    OURS_IN_GRAPH,
+    FusedRow,
+    NotOurs,
+    compile_ahead,
+    decided,
+    described,
+    device_of,
+    reason,
+    row_of_pytorch,
+)
 
 _CONVOLUTIONS = ("input", "weight", "bias", "stride", "padding", "dilation", "groups")
 _TRANSPOSED = ("input", "weight", "bias", "stride", "padding", "output_padding", "groups", "dilation")
@@ -44,7 +54,7 @@ def replace_calls(gm: GraphModule, tune: Tune = None) -> list[FusedRow]:
     if tune is None:
         calls = [call for _, call in found if isinstance(call, _Call)]
         compile_ahead((problem, call.on) for call in calls for problem in call.problems)
-    rows = [left(node, call) if isinstance(call, str) else call.decided(tune) for node, call in found]
+    rows = [row_of_pytorch(node, call) if isinstance(call, str) else call.decided(tune) for node, call in found]
     if any(row.replaced for row in rows):
         gm.recompile()
     return rows
@@ -99,7 +109,7 @@ class _Call:
         try:
             row = decided(self.node, self.problems, self.on, tune)
         except UserError as refused:
-            return left(self.node, reason(refused))
+            return row_of_pytorch(self.node, reason(refused))
         if row.replaced:
             self._put_in_place()
         return row

@@ -77,7 +77,7 @@ class _Sweep:
         it."""
         if _is_unit(stmt):
             stored = uses.written(stmt)
-            if not stored & live and all(map(self.is_own, stored)) and not _acts(stmt):
+            if not stored & live and all(map(self.is_own, stored)) and not _has_effects(stmt):
                 return NOTHING, live
             return stmt, live - self.liveness.ended(stmt) | uses.read(stmt)
         if isinstance(stmt, LifetimeStart):
@@ -109,8 +109,12 @@ class _Sweep:
         again: dict[Buffer, set[Stmt | None]] = {}  # the fills of each buffer that follow before any reader of it
         for part in reversed(stmt.stmts):
             stored, read = uses.written(part), uses.read(part)
-            places = _places(part, stored) if stored and not stored & read else None
-            if places is not None and all(places in again.get(buffer, ()) for buffer in stored) and not _acts(part):
+            blank = _without_stored_values(part, stored) if stored and not stored & read else None
+            if (
+                blank is not None
+                and all(blank in again.get(buffer, ()) for buffer in stored)
+                and not _has_effects(part)
+            ):
                 continue
             made, live = self.back(part, live)
             if made is NOTHING:
@@ -118,8 +122,8 @@ class _Sweep:
             kept.append(made)
             for buffer in read if again else ():
                 again.pop(buffer, None)
-            for buffer in stored if places is not None else ():
-                again.setdefault(buffer, set()).add(places)
+            for buffer in stored if blank is not None else ():
+                again.setdefault(buffer, set()).add(blank)
         if len(kept) == len(stmt.stmts) and all(map(is_, reversed(kept), stmt.stmts)):
             return stmt, live
         return seq(*reversed(kept)), live
@@ -133,7 +137,7 @@ class _Sweep:
         return (NOTHING if _is_idle(body) else made), ((live - gone) | before) | heads(stmt)
 
 
-def _acts(stmt: Stmt) -> bool:
+def _has_effects(stmt: Stmt) -> bool:
     """Whether a statement calls a function that does something beside computing its value."""
     return any(map(has_effect, post_order(stmt)))
 
@@ -150,7 +154,7 @@ def _is_unit(stmt: Stmt) -> bool:
     return stores and not uses.written(stmt) & uses.read(stmt)
 
 
-def _places(fill: Stmt, stored: Sources) -> Stmt | None:
+def _without_stored_values(fill: Stmt, stored: Sources) -> Stmt | None:
     """A fill with nothing for its values: equal for two fills that store to the same elements; else None."""
     blank = _without_values(fill) if all(map(is_own, stored)) else None
     return None if blank is None or uses.read(blank) else blank

@@ -10,7 +10,7 @@ from ..expr.nodes import Expr
 from ..expr.op_registry import has_rules, lowered
 from ..loops.nodes import Function
 
-_MOST = 32
+_MOST_RULES = 32
 """Rules that are applied to the results of other rules, one after the other."""
 
 
@@ -33,7 +33,7 @@ def lower_intrinsics(function: Function, target: Target, options: Options) -> Fu
 
 
 def _rewritten(e: Expr, kind: str) -> Expr:
-    for _ in range(_MOST):
+    for _ in range(_MOST_RULES):
         made = lowered(e, kind)
         if made is e:
             break

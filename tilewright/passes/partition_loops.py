@@ -41,7 +41,7 @@ def _is_guard(node: object) -> bool:
     return isinstance(node, If) and isinstance(node.condition, Call) and node.condition.name == "likely"
 
 
-def _asked(guard: Any) -> Expr:
+def _condition_of(guard: Any) -> Expr:
     """The condition of a guard."""
     condition: Expr = guard.condition.args[0]
     return condition
@@ -57,7 +57,9 @@ def _visit(stmt: Stmt, facts: Facts) -> Stmt:
 
 def _cut(loop: For, extent: int, facts: Facts) -> Stmt:
     nodes = list(statements(loop.body))
-    guards = {node: _asked(node) for node in nodes if _is_guard(node) and loop.var in variables(_asked(node))}
+    guards = {
+        node: _condition_of(node) for node in nodes if _is_guard(node) and loop.var in variables(_condition_of(node))
+    }
     stores = sum(isinstance(node, (Store, Evaluate)) for node in nodes)
     if not guards or extent < 2 or stores > MAX_STORES or any(isinstance(node, Allocate) for node in nodes):
         return loop

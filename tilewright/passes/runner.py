@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..core.errors import InternalError, UserError
-from ..core.options import USUAL, Options, UserPass
+from ..core.options import DEFAULT_OPTIONS, Options, UserPass
 from ..core.target import Target
 from ..loops.nodes import Function
 from ..loops.verify import Form, verify
@@ -24,7 +24,7 @@ class PassRecord:
     result: Function | None
 
 
-def lowering(target: Target, options: Options = USUAL) -> tuple[Pass, ...]:
+def lowering(target: Target, options: Options = DEFAULT_OPTIONS) -> tuple[Pass, ...]:
     """The passes up to the program that users read, with the caller's passes at their places."""
     passes = pipeline_for(target)[: len(READABLE)]
     if not options.added:
@@ -37,7 +37,7 @@ def lowering(target: Target, options: Options = USUAL) -> tuple[Pass, ...]:
     return (*made, *(_checked(extra, Form.FLAT) for phase, extra in options.added if phase >= 2))
 
 
-def finishing(target: Target, options: Options = USUAL) -> tuple[Pass, ...]:
+def finishing(target: Target, options: Options = DEFAULT_OPTIONS) -> tuple[Pass, ...]:
     """The passes from there to the compiled program of a target."""
     return _without(pipeline_for(target)[len(READABLE) :], options)
 
@@ -92,7 +92,7 @@ def run(
     passes: Sequence[Pass],
     function: Function,
     target: Target,
-    options: Options = USUAL,
+    options: Options = DEFAULT_OPTIONS,
     records: list[PassRecord] | None = None,
     check: bool = False,
 ) -> Function:

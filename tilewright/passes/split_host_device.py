@@ -76,11 +76,11 @@ def _launch(stmt: For, names: _Names) -> Launch:
     body = _alone(body, tuple(var for tag, var in threads.items() if tag.is_thread))
     ordered = sorted(extents.items(), key=lambda item: _ORDER[item[0]])
     indices = tuple((tag, threads[tag], extent) for tag, extent in ordered)
-    resident, whole_words = (_asked(loops, key) for key in (RESIDENT_BLOCKS, WHOLE_WORDS))
+    resident, whole_words = (_largest_pragma(loops, key) for key in (RESIDENT_BLOCKS, WHOLE_WORDS))
     return Launch(names.fresh(), indices, body, resident, whole_words)
 
 
-def _asked(loops: Sequence[For], pragma: str) -> int:
+def _largest_pragma(loops: Sequence[For], pragma: str) -> int:
     """The largest number that a pragma of the loops gives; 0 without one."""
     return max((int(value) for loop in loops for key, value in loop.pragmas if key == pragma), default=0)
 

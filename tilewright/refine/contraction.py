@@ -96,7 +96,7 @@ def _inner_loops(schedule: Schedule, found: StageBounds, axis: IterVar, atom: At
         )
     inner = stage.leaves[stage.leaves.index(axis) :]
     for x in inner:
-        bound = stage.note(x).thread
+        bound = stage.annotation(x).thread
         if bound is not None:
             owner = "one thread executes" if atom.by_thread else "the lanes of a warp belong to"
             refuse(

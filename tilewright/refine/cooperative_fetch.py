@@ -24,7 +24,7 @@ from ..core.options import Options
 from ..core.target import Target
 from ..expr.nodes import Expr, IntImm
 from ..expr.operators import add, const, multiply, subtract
-from ..schedule.schedule import At, AxisNotes, Schedule, Stage
+from ..schedule.schedule import At, AxisAnnotations, Schedule, Stage
 from ..tensor.axis import AxisKind, IterVar
 from ..tensor.reduction import Reduce
 from .fetch_width import fetch_lanes
@@ -84,7 +84,7 @@ def _obstacle(schedule: Schedule, found: StageBounds, block: dict[ThreadTag, int
     placed = ((stage.name, stage.placement) for stage in schedule.in_order())
     held = next((name for name, at in placed if isinstance(at, At) and at.stage == found.stage.id), None)
     shape, lanes = _constants([part.extent for part in found.region]), _lanes(found)
-    notes = [found.stage.note(axis) for axis in found.stage.leaves]
+    annotations = [found.stage.annotation(axis) for axis in found.stage.leaves]
     if held is not None:
         return f"the stage {held!r} is computed in it"
     if isinstance(found.body[0], Reduce):
@@ -97,9 +97,11 @@ def _obstacle(schedule: Schedule, found: StageBounds, block: dict[ThreadTag, int
         return "it has no elements"
     if found.stage.store_predicate is not None:
         return "it is stored under a condition of the schedule's"
-    if any(note.pragmas for note in notes):
+    if any(annotation.pragmas for annotation in annotations):
         return "its loops carry pragmas"
-    if any(n.kind not in _PLAIN_KINDS for n in notes[:-1]) or any(n.kind is LoopKind.PARALLEL for n in notes[-1:]):
+    if any(n.kind not in _PLAIN_KINDS for n in annotations[:-1]) or any(
+        n.kind is LoopKind.PARALLEL for n in annotations[-1:]
+    ):
         return "one of its outer loops is vectorised, or runs on CPU threads"
     if shape and shape[-1] % lanes:
         return f"its rows of {shape[-1]} elements are not whole vectors of {lanes}"
@@ -123,7 +125,7 @@ def _deal_out(found: StageBounds, block: dict[ThreadTag, int], copies: tuple[int
 def _lanes(found: StageBounds) -> int:
     """The elements that the schedule stores at a time: the elements of an innermost vector loop."""
     innermost = found.stage.leaves[-1] if found.stage.leaves else None
-    if innermost is None or found.stage.note(innermost).kind is not LoopKind.VECTORIZED:
+    if innermost is None or found.stage.annotation(innermost).kind is not LoopKind.VECTORIZED:
         return 1
     return (_constants([found.ranges[innermost].extent]) or [1])[0]
 
@@ -148,10 +150,10 @@ def _dealt_out(stage: Stage, block: dict[ThreadTag, int], lanes: int) -> Stage:
     axes = NewAxes(stage)
     whole = axes.fused(stage.op.axis, "element")
     inner: list[IterVar] = []
-    notes: dict[IterVar, AxisNotes] = {}
+    annotations: dict[IterVar, AxisAnnotations] = {}
     if lanes > 1:
         whole, lane = axes.split(whole, lanes, "vector", "lane")
-        inner, notes = [lane], {lane: AxisNotes(kind=LoopKind.VECTORIZED)}
+        inner, annotations = [lane], {lane: AxisAnnotations(kind=LoopKind.VECTORIZED)}
     rounds, rest = axes.split(whole, prod(block.values()), "round", "thread")
     leaves: list[IterVar] = []
     slowest_first = list(reversed(block.items()))
@@ -161,8 +163,8 @@ def _dealt_out(stage: Stage, block: dict[ThreadTag, int], lanes: int) -> Stage:
         if k + 1 < len(slowest_first):
             own, rest = axes.split(rest, inside, tag.value, "thread")
         leaves.append(own)
-        notes[own] = AxisNotes(thread=IterVar(tag.value, None, AxisKind.THREAD, tag))
-    return replace(stage, leaves=(*leaves, rounds, *inner), relations=tuple(axes.relations), notes=notes)
+        annotations[own] = AxisAnnotations(thread=IterVar(tag.value, None, AxisKind.THREAD, tag))
+    return replace(stage, leaves=(*leaves, rounds, *inner), relations=tuple(axes.relations), annotations=annotations)
 
 
 def _constants(extents: list[Expr]) -> list[int] | None:

@@ -32,8 +32,11 @@ def match_dot(
     stage = found.stage
     inside = {*matched.rows, *matched.columns, *matched.depth}
     # The instruction takes the place of vectors and of unrolling.
-    notes = {x: replace(note, kind=LoopKind.SERIAL) if x in inside else note for x, note in stage.notes.items()}
-    return replace(found, stage=replace(stage, notes=notes), contraction=matched)
+    annotations = {
+        x: replace(annotation, kind=LoopKind.SERIAL) if x in inside else annotation
+        for x, annotation in stage.annotations.items()
+    }
+    return replace(found, stage=replace(stage, annotations=annotations), contraction=matched)
 
 
 def _check_packed(schedule: Schedule, bounds: Bounds, found: StageBounds, matched: StageContraction) -> None:

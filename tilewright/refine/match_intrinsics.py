@@ -21,7 +21,7 @@ from ..expr.nodes import IntImm, Load
 from ..expr.traverse import loads as loads_in
 from ..schedule.legality import names
 from ..schedule.relations import Split
-from ..schedule.schedule import AxisNotes, Schedule, Stage
+from ..schedule.schedule import AxisAnnotations, Schedule, Stage
 from ..tensor.axis import AxisKind, IterVar
 from ..tensor.tensor import Tensor
 from .conflicts import Demands
@@ -131,14 +131,14 @@ def _dealt(
     first = min(stage.leaves.index(x) for x in gone)
     outside = tuple(x for x in stage.leaves[:first])
     leaves = (*outside, lane, *(x for x in kept if x not in outside), *inside, *depth)
-    notes = {x: note for x, note in stage.notes.items() if x not in gone}
-    notes[lane] = AxisNotes(thread=IterVar("threadIdx.x", None, AxisKind.THREAD, ThreadTag.THREAD_X))
+    annotations = {x: annotation for x, annotation in stage.annotations.items() if x not in gone}
+    annotations[lane] = AxisAnnotations(thread=IterVar("threadIdx.x", None, AxisKind.THREAD, ThreadTag.THREAD_X))
     if not depth and stage.op.axis and columns[-1] is _leaf_of(stage, stage.op.axis[-1]):
-        notes[neighbour] = AxisNotes(kind=LoopKind.VECTORIZED)
-    made = replace(stage, leaves=leaves, relations=tuple(axes.relations), notes=notes)
+        annotations[neighbour] = AxisAnnotations(kind=LoopKind.VECTORIZED)
+    made = replace(stage, leaves=leaves, relations=tuple(axes.relations), annotations=annotations)
     ranges = dict(found.ranges)  # if a tile is only partly inside, its loops still run over all of it
     for relation in made.relations:
-        below = relation.ranges_down(ranges, lambda x: made.note(x).thread is not None, simplify)
+        below = relation.ranges_down(ranges, lambda x: made.annotation(x).thread is not None, simplify)
         ranges.update({x: span for x, span in below.items() if x not in found.ranges})
     facts = own_facts(made, ranges, outer_facts(found.outer, found.facts))
     return replace(found, stage=made, ranges=ranges, facts=facts)
@@ -188,7 +188,7 @@ def _dealt_reader(
                     "each dimension, which the compiler distributes over the lanes",
                 )
             axes[place] = along[0]
-    bound = [x for x in inside if stage.note(x).thread is not None]
+    bound = [x for x in inside if stage.annotation(x).thread is not None]
     if bound or len(set(axes.values())) != len(axes):
         refuse(
             f"the loops {names(bound or inside)} of stage {stage.name!r}, inside of the loop at which {name!r} is "

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from ..bounds.infer import Bounds
-from ..core.options import USUAL, Options
+from ..core.options import DEFAULT_OPTIONS, Options
 from ..core.target import Target
 from ..schedule.schedule import Schedule
 from .banks import crowded_banks
@@ -39,7 +39,7 @@ class Refined(NamedTuple):
     remarks: tuple[str, ...] = ()
 
 
-def refine(schedule: Schedule, bounds: Bounds, target: Target, options: Options = USUAL) -> Refined:
+def refine(schedule: Schedule, bounds: Bounds, target: Target, options: Options = DEFAULT_OPTIONS) -> Refined:
     """The bounds under which the schedule is built for `target`."""
     made = Refined(bounds)
     for step in REFINEMENTS:

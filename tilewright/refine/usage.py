@@ -114,7 +114,9 @@ def _stages(found: StageBounds, bounds: Bounds) -> int:
         return 1
     loop = found.outer[-1]
     around = bounds[loop.stage]
-    serial = loop.tag is None and around.stage.note(loop.axis).kind is LoopKind.SERIAL and _extent(bounds, loop) != 1
+    serial = (
+        loop.tag is None and around.stage.annotation(loop.axis).kind is LoopKind.SERIAL and _extent(bounds, loop) != 1
+    )
     beside = (other for other in bounds.values() if other.stage.placement == found.stage.placement)
     fed = any(found.stage.id in other.readers for other in beside)
     return found.stage.stages if serial and not fed else 1

@@ -251,7 +251,7 @@ class NDArray:
             "data": (int(self.handle), False),
             "version": 3,
             "strides": steps,
-            "stream": self.device.driver.takes_over(self.device.index),
+            "stream": self.device.driver.consumer_stream(self.device.index),
         }
 
     def to_dlpack(self) -> NDArray:

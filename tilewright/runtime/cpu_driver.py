@@ -12,7 +12,7 @@ import numpy as np
 
 from ..core.system import processors
 from .driver import DeviceAttributes, DeviceError, Driver, Handle, Launcher
-from .llvm_program import load_program
+from .llvm_program import load_kernels
 
 if TYPE_CHECKING:
     from ..codegen.abi import CompiledProgram
@@ -93,7 +93,7 @@ class CpuDriver(Driver):
         """The host has always finished."""
 
     def load(self, program: CompiledProgram, index: int) -> dict[str, Launcher]:
-        return load_program(program)
+        return load_kernels(program)
 
     def timer(
         self, index: int, run: Callable[[], None], before: Callable[[], None] | None = None

@@ -74,7 +74,7 @@ class _Gpu:
     def __exit__(self, *_: object) -> None:
         call("cuCtxPopCurrent")
 
-    def settle(self) -> None:
+    def keep_first_context(self) -> None:
         """Leave the first GPU's context to a thread without one, which any library would take for that GPU's."""
         if self.index == 0 and not int(call("cuCtxGetCurrent")):
             call("cuCtxSetCurrent", self.context)
@@ -180,13 +180,13 @@ class CudaDriver(Driver):
         """Ordered after earlier work in the stream, and done when this returns."""
         if data.nbytes:
             with self.gpu(index) as gpu:
-                self._quiet(gpu)
+                self._wait_for_stream(gpu)
                 call("cuMemcpyHtoD", handle, data.ctypes.data, data.nbytes)
 
     def read(self, index: int, handle: Handle, data: np.ndarray) -> None:
         if data.nbytes:
             with self.gpu(index) as gpu:
-                self._quiet(gpu)
+                self._wait_for_stream(gpu)
                 call("cuMemcpyDtoH", data.ctypes.data, handle, data.nbytes)
 
     def copy(self, index: int, source: Handle, target: Handle, size: int) -> None:
@@ -208,7 +208,7 @@ class CudaDriver(Driver):
             return 0
         return owner_of(address) or 0
 
-    def takes_over(self, index: int) -> int:
+    def consumer_stream(self, index: int) -> int:
         known = self._gpus.get(index)
         return (known.stream if known else 0) or _LEGACY_DEFAULT
 
@@ -225,7 +225,7 @@ class CudaDriver(Driver):
     def recording(self, index: int) -> bool:
         return self.gpu(index).recording
 
-    def _quiet(self, gpu: _Gpu) -> None:
+    def _wait_for_stream(self, gpu: _Gpu) -> None:
         """Plain copies wait for the default stream only; wait for another one first."""
         if gpu.stream:
             call("cuStreamSynchronize", gpu.stream)
@@ -287,7 +287,7 @@ def _launcher(gpu: _Gpu, module: Any, abi: KernelAbi) -> Launcher:
         pack(packed, 0, *args)
         status = start_kernel(handle, gx, gy, gz, bx, by, bz, shared, streams.argument, params, None)
         if status in _NO_CONTEXT:
-            gpu.settle()
+            gpu.keep_first_context()
             with gpu:
                 status = start_kernel(handle, gx, gy, gz, bx, by, bz, shared, streams.argument, params, None)
         if status:

@@ -136,7 +136,7 @@ class Driver(ABC):
     def hand_over(self, index: int, stream: int | None) -> None:  # noqa: B027  # nothing to do without streams
         """Let work that another library puts into `stream` wait for all that was started here."""
 
-    def takes_over(self, index: int) -> int | None:
+    def consumer_stream(self, index: int) -> int | None:
         """The stream that another library's work must be ordered before, as DLPack numbers them; None for none."""
         return None
 

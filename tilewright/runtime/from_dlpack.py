@@ -46,7 +46,7 @@ def from_dlpack(source: Any, read_only: bool = False) -> NDArray:
     if on.kind == "cuda":
         on = cuda(index).require()
     with _current(on, source):
-        shared = take(source, on.driver.takes_over(on.index))
+        shared = take(source, on.driver.consumer_stream(on.index))
     if shared.read_only and not read_only:
         raise _frozen()
     if shared.strides is not None and min(shared.strides, default=0) < 0:

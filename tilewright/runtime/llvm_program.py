@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ..codegen.abi import CompiledProgram, KernelAbi
 
 
-def load_program(program: CompiledProgram) -> dict[str, Launcher]:
+def load_kernels(program: CompiledProgram) -> dict[str, Launcher]:
     """The kernels of a program, ready to be called."""
     if program.binary is None and program.target.startswith("c"):
         raise UserError(

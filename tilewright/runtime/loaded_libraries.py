@@ -10,7 +10,7 @@ from ..codegen.exported import elf
 from ..core.errors import UserError
 from ..core.target import Target
 from .module import Entry, Module
-from .saved import load_programs
+from .saved import read_programs
 
 _MAPPED = Path("/proc/self/maps")
 _OPTION = "system-lib"
@@ -51,7 +51,7 @@ def system_lib(symbol_prefix: str = "") -> Module:
     """
     if not isinstance(symbol_prefix, str):
         raise UserError(f"symbol_prefix={symbol_prefix!r} is not text", primitive="system_lib", fix='give "" or "my_"')
-    programs = [program for path in _libraries() for program in load_programs(path) if _is_registered(program)]
+    programs = [program for path in _libraries() for program in read_programs(path) if _is_registered(program)]
     if not programs:
         raise UserError(
             "no library with functions for -system-lib is loaded in this process",

@@ -31,7 +31,7 @@ from .exports import write_module
 from .foreign import adopted
 from .layout import kind_of, layout_of
 from .packed import array_maker, call_packed, element_reader, returned
-from .saved import load_programs
+from .saved import read_programs
 from .timing import BenchmarkResult as BenchmarkResult
 from .timing import Evaluator, TimingOptions, evaluator
 
@@ -444,7 +444,7 @@ def load_module(path: str | os.PathLike[str], fmt: str = "") -> Module:
     code, which runs when it is called: load only files that you trust. Raises UserError for a file that holds no
     module, or whose content was damaged or edited since.
     """
-    first, *others = [Module(program) for program in load_programs(path)]
+    first, *others = [Module(program) for program in read_programs(path)]
     for module in others:
         first.import_module(module)
     return first

@@ -15,7 +15,7 @@ from ..core.forking import forked, new_lock
 from ..core.system import at_fork
 from .thread_pool import POOL, memory_for
 
-_MOST = 1024
+_MOST_THREADS = 1024
 """The most threads that share a loop."""
 _UNKNOWN = "unknown"
 
@@ -88,8 +88,8 @@ class OpenMpTeam:
         code = POOL.code()
         with self._lock:
             if not self.ready:  # a fork asks the library too, but has no pool of its threads
-                self._kept, address = (None, None) if self.lost else memory_for(_MOST)
-                code.team[:] = [address, _MOST, *self._functions]
+                self._kept, address = (None, None) if self.lost else memory_for(_MOST_THREADS)
+                code.team[:] = [address, _MOST_THREADS, *self._functions]
                 if self.lost and self._revive is not None:
                     self._revive()
             self.ready = True

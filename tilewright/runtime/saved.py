@@ -122,12 +122,12 @@ def program_in(archive: bytes) -> CompiledProgram:
     return _read(Path("the archive"), io.BytesIO(archive))
 
 
-def load_program(path: str | os.PathLike[str]) -> CompiledProgram:
+def read_program(path: str | os.PathLike[str]) -> CompiledProgram:
     """The program in a file. Raise UserError if there is none that this version can run."""
-    return load_programs(path)[0]
+    return read_programs(path)[0]
 
 
-def load_programs(path: str | os.PathLike[str]) -> list[CompiledProgram]:
+def read_programs(path: str | os.PathLike[str]) -> list[CompiledProgram]:
     """The programs in a file: several in a library that is linked from the objects of several modules."""
     path = file_path(path, "load_module", "kernel.tw")
     try:

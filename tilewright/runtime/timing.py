@@ -14,7 +14,7 @@ from .array import empty
 from .device import Device
 
 _MARGIN = 1.03
-_MOST = 10**12
+_LARGEST_OPTION = 10**12
 """The largest option that means something: beyond that, a measurement would not end."""
 _NOTHING = 1_000
 """If this many times `number` runs take no time, the function starts no kernel: the clock would show one."""
@@ -74,10 +74,11 @@ class TimingOptions:
         counts = ("number", "repeat", "repeats_to_cooldown")
         for name, value in vars(self).items():
             least, kinds = (1, (int, np.integer)) if name in counts else (0, (int, float, np.integer, np.floating))
-            if isinstance(value, bool) or not isinstance(value, kinds) or not least <= value <= _MOST:
+            if isinstance(value, bool) or not isinstance(value, kinds) or not least <= value <= _LARGEST_OPTION:
                 what = "whole number" if name in counts else "number"
+                allowed = f"of at least {least} is needed, and of at most {_LARGEST_OPTION:.0e}"
                 raise UserError(
-                    f"{name}={repr(value)[:60]}: a {what} of at least {least} is needed, and of at most {_MOST:.0e}",
+                    f"{name}={repr(value)[:60]}: a {what} {allowed}",
                     primitive="time_evaluator",
                     fix="leave it out, or give e.g. number=10, repeat=3, min_repeat_ms=100",
                 )

@@ -17,7 +17,7 @@ from .schedule import Stage
 from .steps import Step, flattened
 from .tensor_intrin import TensorIntrin
 
-_MOST = 3
+_MOST_STEPS = 3
 """Steps that an error names."""
 _ON_SCHEDULE = ("cache_read", "rfactor", "cache_write")
 """Primitives that are methods of the schedule."""
@@ -106,7 +106,7 @@ def culprits(steps: Iterable[Step | StepMark], suspects: Iterable[Suspect]) -> l
     for suspect in suspects:
         last = {(mark.primitive, mark.on): at for at, mark in enumerate(marks) if mark.matches(suspect)}
         found.update((at, marks[at]) for at in last.values())
-    return [mark for _, mark in sorted(found.items())][:_MOST]
+    return [mark for _, mark in sorted(found.items())][:_MOST_STEPS]
 
 
 def describe(step: Step) -> str:

@@ -28,7 +28,7 @@ def guarded_axes(stage: Stage, ranges: Mapping[IterVar, Range]) -> list[IterVar]
 
     Kernels were timed with the regions that they have without them.
     """
-    if not any(pragma == (GUARDED_READS, 1) for axis in stage.leaves for pragma in stage.note(axis).pragmas):
+    if not any(pragma == (GUARDED_READS, 1) for axis in stage.leaves for pragma in stage.annotation(axis).pragmas):
         return []
     found = []
     for relation in stage.relations:

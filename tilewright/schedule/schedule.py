@@ -46,7 +46,7 @@ Placement = AtRoot | Inlined | At
 
 
 @dataclass(frozen=True)
-class AxisNotes:
+class AxisAnnotations:
     """The annotations of a leaf axis: how its loop runs, its hardware thread, its pragmas."""
 
     kind: LoopKind = LoopKind.SERIAL
@@ -54,7 +54,8 @@ class AxisNotes:
     pragmas: tuple[tuple[str, Any], ...] = ()
 
 
-PLAIN = AxisNotes()
+PLAIN = AxisAnnotations()
+AxisNotes = AxisAnnotations  # the name in pickles of versions 0.2.0 and 0.3.0
 
 
 class Prefetch(NamedTuple):
@@ -111,7 +112,7 @@ class Stage:
     relations: tuple[Relation, ...] = ()
     placement: Placement = AtRoot()
     scope: MemoryScope | None = None
-    notes: Mapping[IterVar, AxisNotes] = field(default_factory=dict)
+    annotations: Mapping[IterVar, AxisAnnotations] = field(default_factory=dict)
     is_output: bool = False
     aligns: Mapping[IterVar, tuple[int, int]] = field(default_factory=dict)
     swizzled: bool = False
@@ -124,6 +125,11 @@ class Stage:
     prefetches: tuple[Prefetch, ...] = ()
     transformed: bool = False
     private: frozenset[IterVar] = frozenset()
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        if "notes" in state:  # pickled by version 0.2.0 or 0.3.0
+            state = {"annotations" if name == "notes" else name: value for name, value in state.items()}
+        self.__dict__.update(state)
 
     def __repr__(self) -> str:
         return f"Stage({self.id}, {self.name}: {', '.join(a.name for a in self.leaves)})"
@@ -151,7 +157,7 @@ class Stage:
     @cached_property
     def loops(self) -> tuple[Loop, ...]:
         """The loops of the stage's own leaves, outermost first."""
-        return tuple([Loop(self.id, axis, self.note(axis).thread) for axis in self.leaves])
+        return tuple([Loop(self.id, axis, self.annotation(axis).thread) for axis in self.leaves])
 
     @cached_property
     def mixed(self) -> frozenset[IterVar]:
@@ -181,17 +187,17 @@ class Stage:
         leaves = self.leaves
         return next((at for at in range(len(leaves) - 1, -1, -1) if leaves[at] is axis), -1)
 
-    def note(self, axis: IterVar) -> AxisNotes:
+    def annotation(self, axis: IterVar) -> AxisAnnotations:
         """The annotations of `axis`."""
-        return self.notes.get(axis, PLAIN)
+        return self.annotations.get(axis, PLAIN)
 
     def moved(self, old: IterVar, new: IterVar) -> tuple[Prefetch, ...]:
         """The prefetches of the stage, with prefetches at the loop `old` moved to the loop `new`."""
         return tuple(p._replace(axis=new) if p.axis is old else p for p in self.prefetches)
 
-    def with_note(self, axis: IterVar, **changes: Any) -> Stage:
-        """This stage with some of the notes on `axis` changed."""
-        return replace(self, notes={**self.notes, axis: replace(self.note(axis), **changes)})
+    def with_annotation(self, axis: IterVar, **changes: Any) -> Stage:
+        """This stage with some of the annotations on `axis` changed."""
+        return replace(self, annotations={**self.annotations, axis: replace(self.annotation(axis), **changes)})
 
 
 @dataclass(frozen=True)
@@ -314,7 +320,7 @@ def create(ops: Operation | Tensor | Sequence[Operation | Tensor]) -> Schedule:
             op,
             _loops(op),
             placement=placements.get(op, AtRoot()),
-            notes=_notes(op),
+            annotations=_annotations(op),
             is_output=op in outputs,
             declared=_declared(op),
         )
@@ -339,9 +345,9 @@ def _declared(op: Operation) -> tuple[IterVar, TensorIntrin] | None:
     return op.axis[len(op.axis) - op.call.dimensions()], op.call.intrin
 
 
-def _notes(op: Operation) -> dict[IterVar, AxisNotes]:
+def _annotations(op: Operation) -> dict[IterVar, AxisAnnotations]:
     """How the loops of an operation run before any step: a script states the kinds and threads of its loops."""
     if not isinstance(op, ScriptOp):
         return {}
-    notes = {axis: AxisNotes(kind) for axis, kind in op.loop_kinds.items()}
-    return notes | {axis: AxisNotes(LoopKind.THREAD, thread) for axis, thread in op.loop_threads.items()}
+    annotations = {axis: AxisAnnotations(kind) for axis, kind in op.loop_kinds.items()}
+    return annotations | {axis: AxisAnnotations(LoopKind.THREAD, thread) for axis, thread in op.loop_threads.items()}

@@ -1,4 +1,4 @@
-"""Attributes of a stage under the legacy API's names: the notes on its loops, and the place it is attached to."""
+"""Attributes of a stage under the legacy API's names: the annotations on its loops, and the place it is attached to."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ..expr.nodes import StringImm
 from ..tensor.axis import IterVar
 from ..tensor.scan import ScanOp
 from .groups import smallest_around
-from .schedule import At, AxisNotes, Inlined, Stage
+from .schedule import At, AxisAnnotations, Inlined, Stage
 from .tensor_intrin import TensorIntrin
 
 _ITER_TYPES = {
@@ -49,9 +49,9 @@ class StageView:
     def iter_var_attrs(self) -> dict[IterVar, IterVarAttr]:
         """The annotations of the stage's loops and axes; plain ones are not listed."""
         stage = self.value
-        said = [axis for axis in stage.all_axes if axis in stage.notes or axis in stage.aligns]
+        said = [axis for axis in stage.all_axes if axis in stage.annotations or axis in stage.aligns]
         said += [axis for axis in (_tensorized(stage),) if axis is not None and axis not in said]
-        return {axis: _attr(stage, axis, stage.note(axis)) for axis in said}
+        return {axis: _attr(stage, axis, stage.annotation(axis)) for axis in said}
 
     @property
     def attach_type(self) -> int:
@@ -97,9 +97,9 @@ def _tensorized(stage: Stage) -> IterVar | None:
     return stage.declared[0] if stage.declared else None
 
 
-def _attr(stage: Stage, axis: IterVar, note: AxisNotes) -> IterVarAttr:
+def _attr(stage: Stage, axis: IterVar, annotation: AxisAnnotations) -> IterVarAttr:
     intrinsic = stage.declared[1] if stage.declared and stage.declared[0] is axis else None
-    kind = IterVar.Tensorized if intrinsic else _ITER_TYPES.get(note.kind, axis.iter_type)
-    keys = tuple(StringImm(key) for key, _ in note.pragmas)
-    values = tuple(value for _, value in note.pragmas)
-    return IterVarAttr(kind, note.thread, intrinsic, keys, values, *stage.aligns.get(axis, (0, 0)))
+    kind = IterVar.Tensorized if intrinsic else _ITER_TYPES.get(annotation.kind, axis.iter_type)
+    keys = tuple(StringImm(key) for key, _ in annotation.pragmas)
+    values = tuple(value for _, value in annotation.pragmas)
+    return IterVarAttr(kind, annotation.thread, intrinsic, keys, values, *stage.aligns.get(axis, (0, 0)))

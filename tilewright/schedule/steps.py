@@ -199,7 +199,7 @@ class StepReferences:
 
 def _threads(stage: Stage) -> list[IterVar]:
     """The thread axes that loops of a stage are bound to."""
-    return [note.thread for note in stage.notes.values() if note.thread is not None]
+    return [annotation.thread for annotation in stage.annotations.values() if annotation.thread is not None]
 
 
 References = StepReferences

@@ -38,7 +38,7 @@ def InferBound(sch: Schedule) -> dict[IterVar, Range]:
     found: dict[IterVar, Range] = {}
     for bounds in infer_bounds(sch.value, _positive_sizes(sch)).values():
         found.update(bounds.ranges)
-        threads = ((bounds.stage.note(axis).thread, axis) for axis in bounds.stage.leaves)
+        threads = ((bounds.stage.annotation(axis).thread, axis) for axis in bounds.stage.leaves)
         found.update({thread: bounds.ranges[axis] for thread, axis in threads if thread is not None})
     return found
 
@@ -175,7 +175,7 @@ def _inline(sch: Schedule, primitive: str, fits: _Callable[[ComputeOp], bool]) -
     _check(sch, primitive)
     for handle in sch.stages:
         op = handle.op
-        taken = handle.is_output or handle.value.notes or handle.value.relations
+        taken = handle.is_output or handle.value.annotations or handle.value.relations
         if taken or not isinstance(op, ComputeOp) or not isinstance(handle.placement, AtRoot):
             continue
         if not isinstance(op.body[0], Reduce) and fits(op):

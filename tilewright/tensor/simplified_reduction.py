@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ..arith.analyzer import WHOLE, Analyzer, Simplifier
-from ..expr.effects import acts
+from ..arith.analyzer import SIMPLIFIERS, Analyzer, Simplifier
+from ..expr.effects import contains_effects
 from ..expr.nodes import Expr
 from ..expr.traverse import variables
 from .reduction import CommReducer, Reduce
@@ -50,7 +50,7 @@ def _simple(combiner: CommReducer, simplest: Simplifier) -> CommReducer:
 def _needed(reduction: Reduce, combiner: CommReducer) -> list[int]:
     """The components that the result depends on, and the components that calls with effects compute."""
     places = {var: i for vars in (combiner.lhs, combiner.rhs) for i, var in enumerate(vars)}
-    acting = [i for i, source in enumerate(reduction.source) if acts(source)]
+    acting = [i for i, source in enumerate(reduction.source) if contains_effects(source)]
     found, open_ = set(), {reduction.value_index, *acting}
     while open_:
         at = open_.pop()
@@ -59,4 +59,4 @@ def _needed(reduction: Reduce, combiner: CommReducer) -> list[int]:
     return sorted(found)
 
 
-WHOLE[Reduce] = simplified
+SIMPLIFIERS[Reduce] = simplified

@@ -20,7 +20,7 @@ from ...core.dtype import INT64, DType
 from ...core.errors import InternalError
 from ...expr import nodes as n
 from ...expr.bits import REINTERPRET
-from ...expr.effects import SEEN, acts
+from ...expr.effects import SEEN, contains_effects
 from ...expr.traverse import fold, parts
 from ...loops.calls import is_packed
 from ...loops.nodes import AddressOf, Buffer
@@ -113,7 +113,7 @@ class LLVMExprWriter:
             if write is None:
                 raise InternalError(f"the llvm target does not know {type(e).__name__}: {e}")
             found = write(self, e)
-            if not (SEEN and acts(e)):  # a call with an effect is repeated for each use
+            if not (SEEN and contains_effects(e)):  # a call with an effect is repeated for each use
                 self._enter(e, found)
         return found
 
@@ -131,7 +131,7 @@ class LLVMExprWriter:
         found = self._known.get(("index", e))
         if found is None:
             found = self._index(e)
-            if not (SEEN and acts(e)):
+            if not (SEEN and contains_effects(e)):
                 self._known["index", e] = found
         return found
 

@@ -315,10 +315,10 @@ class State:
 
 
 def _iterator(stage: StageHandle, axis: IterVar, ranges: Mapping[IterVar, Range]) -> Iterator:
-    note = stage.value.note(axis)
-    name = _KINDS.get(note.kind, "none")
-    if note.thread is not None and note.thread.thread is not None:
-        name = note.thread.thread.value
+    annotation = stage.value.annotation(axis)
+    name = _KINDS.get(annotation.kind, "none")
+    if annotation.thread is not None and annotation.thread.thread is not None:
+        name = annotation.thread.thread.value
     if any(found is not None and found[0] is axis for found in (stage.value.declared, stage.value.tensorized)):
         name = "tensorize"
     kind = "mixed" if axis in stage.value.mixed else "reduction" if axis.kind is AxisKind.REDUCE else "spatial"

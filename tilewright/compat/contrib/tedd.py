@@ -127,8 +127,8 @@ def _tree(schedule: Schedule) -> Iterator[str]:
         yield _node(_stage(stage), f"{stage.name}{scope}{inlined}", style=", style=bold")
         above = _stage(stage)
         for axis in () if stage.is_placeholder or inlined else stage.leaves:
-            note = stage.note(axis)
-            how = note.thread.thread_tag if note.thread is not None else note.kind.value
+            annotation = stage.annotation(axis)
+            how = annotation.thread.thread_tag if annotation.thread is not None else annotation.kind.value
             yield _node(_axis(stage, axis), f"{axis.name} ({how})")
             yield _EDGE.format(above, _axis(stage, axis), "")
             above = _axis(stage, axis)

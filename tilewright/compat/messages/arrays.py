@@ -17,7 +17,7 @@ _SYMBOLS = {
 }  # fmt: skip
 
 
-def explain(asked: str, array: Any, *operands: Any) -> UserTypeError:
+def error_for(asked: str, array: Any, *operands: Any) -> UserTypeError:
     """Make the error for a protocol of Python's that was asked of an array."""
     return UserTypeError(
         f"an array on a device ({array.dtype}{list(array.shape)} on {array.device}) has no {_SYMBOLS[asked]}",

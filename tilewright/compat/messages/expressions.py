@@ -53,7 +53,7 @@ _FACES = {
 }  # fmt: skip
 
 
-def explain(asked: str, value: RuntimeValue, *operands: Any) -> UserError:
+def error_for(asked: str, value: RuntimeValue, *operands: Any) -> UserError:
     """Make the error for a protocol of Python's or NumPy's that was asked of an expression."""
     x = value.spelled()
     if asked in _OPERATORS:

@@ -316,7 +316,7 @@ def _by_name(holder: str, name: str) -> str:
     return next((INSTEAD[h][name] for h in holders if name in INSTEAD.get(h, {})), "")
 
 
-def explain(holder: str, name: str, known: Iterable[str]) -> UserAttributeError | None:
+def error_for(holder: str, name: str, known: Iterable[str]) -> UserAttributeError | None:
     """Make the error for `holder.name`, which has only the names `known`; None if there is nothing to say."""
     found = _by_name(holder, name)
     if not found and not name.startswith("_"):

@@ -35,7 +35,7 @@ _ELSEWHERE = {
 }  # fmt: skip
 
 
-def explain(asked: str, tensor: Tensor, *operands: Any) -> Exception:
+def error_for(asked: str, tensor: Tensor, *operands: Any) -> Exception:
     """Make the error for a protocol of Python's or NumPy's that was asked of a tensor."""
     return _used_whole(tensor, f"with {_SYMBOLS[asked]}") if asked in _SYMBOLS else _EXPLAINS[asked](tensor, *operands)
 

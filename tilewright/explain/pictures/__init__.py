@@ -78,7 +78,12 @@ def _place(path: Any) -> Path | None:
 
 
 def _has_threads(schedule: Schedule) -> bool:
-    threads = (note.thread for stage in schedule.in_order() for note in stage.notes.values() if note.thread is not None)
+    threads = (
+        annotation.thread
+        for stage in schedule.in_order()
+        for annotation in stage.annotations.values()
+        if annotation.thread is not None
+    )
     return any(thread.thread is not None and thread.thread.is_thread for thread in threads)
 
 

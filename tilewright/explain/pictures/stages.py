@@ -86,11 +86,11 @@ def _loops(stage: Stage) -> list[tuple[object, str, bool]]:
         return []
     found: list[tuple[object, str, bool]] = []
     for axis in stage.leaves:
-        note = stage.note(axis)
-        how = note.thread.thread_tag if note.thread is not None else ""
-        if not how and note.kind is not LoopKind.SERIAL:
-            how = note.kind.value
-        marks = [how, *(name for name, _ in note.pragmas)]
+        annotation = stage.annotation(axis)
+        how = annotation.thread.thread_tag if annotation.thread is not None else ""
+        if not how and annotation.kind is not LoopKind.SERIAL:
+            how = annotation.kind.value
+        marks = [how, *(name for name, _ in annotation.pragmas)]
         if stage.tensorized is not None and stage.tensorized[0] is axis:
             marks.append(f"tensorize {stage.tensorized[1].name}")
         shown = ", ".join(mark for mark in marks if mark)

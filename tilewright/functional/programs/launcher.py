@@ -24,9 +24,9 @@ Start = Callable[..., int]
 
 MISALIGNED, UNSUITABLE = -1, -2
 """An address is not the multiple that the code relies on; an array is not contiguous, or cannot be written."""
-_MOST = 16
+_MOST_ARGUMENTS = 16
 """A record has room for this many arguments, the result and scratch memory included."""
-_RECORD = "QQ7iI" + f"{_MOST}Q{_MOST}I3Q"
+_RECORD = "QQ7iI" + f"{_MOST_ARGUMENTS}Q{_MOST_ARGUMENTS}I3Q"
 """The layout of a record, in the notation of `struct`, as `_record` packs it and the LLVM code below reads it.
 
 Q: the address of the kernel. Q: the address of `cuLaunchKernel`. 7i: grid, block, bytes of dynamic shared memory.
@@ -189,10 +189,10 @@ _ENTRIES = {
 def _assembly() -> str:
     offsets = {
         "header": _BYTES_HEADER,
-        "most": _MOST,
+        "most": _MOST_ARGUMENTS,
         "count_at": struct.calcsize("=QQ7i"),
         "masks_at": struct.calcsize("=QQ7iI"),
-        "flags_at": struct.calcsize(f"=QQ7iI{_MOST}Q"),
+        "flags_at": struct.calcsize(f"=QQ7iI{_MOST_ARGUMENTS}Q"),
     }
     entries = (_ENTRY.format(name=n, find=f, body=b, **offsets) for n, (f, b) in _ENTRIES.items())
     return "\n".join([_HELPERS, *entries])
@@ -237,13 +237,13 @@ def _record(
     context: tuple[int, ...] = (0,) * 3,
 ) -> bytes:
     masks = [max(1, align) - 1 for align in alignment]
-    fill = [0] * (_MOST - len(masks))
+    fill = [0] * (_MOST_ARGUMENTS - len(masks))
     return struct.pack(f"={_RECORD}", code, launch, *sizes, len(masks), *masks, *fill, *flags, *fill, *context)
 
 
 def fits(arguments: int) -> bool:
     """Whether the record has room for this many arguments, including scratch."""
-    return arguments < _MOST
+    return arguments < _MOST_ARGUMENTS
 
 
 def on_cpu(code: int, alignment: tuple[int, ...], arrays: bool) -> Start:

@@ -17,13 +17,13 @@ from ..schedule import Schedule, Stage
 def _annotated(
     schedule: Schedule, stage: Stage, axis: IterVar, kind: LoopKind, primitive: str
 ) -> tuple[Schedule, None]:
-    bound = stage.note(axis).thread
+    bound = stage.annotation(axis).thread
     if bound is not None:
         without_effect(
             primitive, f"{of_stage(axis, stage)} is bound to {bound.thread_tag}, so threads run its iterations"
         )
         return schedule, None
-    return schedule.with_stage(stage.with_note(axis, kind=kind)), None
+    return schedule.with_stage(stage.with_annotation(axis, kind=kind)), None
 
 
 def unroll(schedule: Schedule, stage: Stage, axis: IterVar) -> tuple[Schedule, None]:
@@ -131,5 +131,5 @@ def pragma(schedule: Schedule, stage: Stage, axis: IterVar, key: str, value: Any
             primitive="pragma",
             fix="give the code as text, or the path of a file",
         )
-    pragmas = (*(p for p in stage.note(loop).pragmas if p[0] != key), (key, plain))
-    return schedule.with_stage(stage.with_note(loop, pragmas=pragmas)), None
+    pragmas = (*(p for p in stage.annotation(loop).pragmas if p[0] != key), (key, plain))
+    return schedule.with_stage(stage.with_annotation(loop, pragmas=pragmas)), None

@@ -65,14 +65,16 @@ def as_product(
     place = [_flat(group) for group in groups[:3] if group is not groups[0] or group]
     value = as_expr(product.outputs[0](*place)).astype(str(body.source[0].dtype))
     out = ComputeOp(stage.op.name, stage.op.axis, (value,), "", stage.op.attrs)
-    schedule = schedule.with_stage(replace(stage, op=out, leaves=out.axis, relations=(), notes={}))
+    schedule = schedule.with_stage(replace(stage, op=out, leaves=out.axis, relations=(), annotations={}))
     return schedule, (found[0], found[1], product.outputs[0])
 
 
 def _checked(stage: Stage, groups: tuple[Axes, ...]) -> Reduce:
     """Return the reduction of an untouched stage with the axes `groups`."""
     body = stage.op.values[0] if len(stage.op.values) == 1 else None
-    plain = isinstance(stage.op, ComputeOp) and isinstance(body, Reduce) and not stage.relations and not stage.notes
+    plain = (
+        isinstance(stage.op, ComputeOp) and isinstance(body, Reduce) and not stage.relations and not stage.annotations
+    )
     if not plain or not isinstance(body, Reduce) or body.condition is not TRUE or body.init or body.ends:
         raise UserError(
             f"stage {stage.name!r} is not an unconditional reduction, or has been scheduled already",

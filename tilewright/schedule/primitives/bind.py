@@ -42,7 +42,7 @@ def bind(schedule: Schedule, stage: Stage, axis: IterVar, thread: IterVar) -> tu
             f"s.rfactor({stage.name}, {loop.name})",
         )
     for other in stage.leaves:
-        bound = stage.note(other).thread
+        bound = stage.annotation(other).thread
         same = bound is not None and bound.thread is thread.thread and thread.thread is not ThreadTag.VTHREAD
         if other is not loop and (same or bound is thread) and enclose(stage, other, loop):
             raise UserError(
@@ -50,14 +50,14 @@ def bind(schedule: Schedule, stage: Stage, axis: IterVar, thread: IterVar) -> tu
                 primitive="bind",
                 fix=f"bind {loop.name!r} to another thread axis, or fuse the two loops",
             )
-    before = stage.note(loop).thread
+    before = stage.annotation(loop).thread
     if before is not None and before is not thread:
         warn_caller(
             f"{caller_location()}: axis {loop.name!r} of stage {stage.name!r} was bound to {before.thread_tag}; it is "
             f"now bound to {thread.thread_tag}",
             UserWarning,
         )
-    return schedule.with_stage(stage.with_note(loop, thread=thread, kind=LoopKind.THREAD)), None
+    return schedule.with_stage(stage.with_annotation(loop, thread=thread, kind=LoopKind.THREAD)), None
 
 
 def env_threads(schedule: Schedule, stage: Stage, threads: Any) -> tuple[Schedule, None]:
@@ -87,5 +87,5 @@ def env_threads(schedule: Schedule, stage: Stage, threads: Any) -> tuple[Schedul
                 fix='give te.thread_axis((0, 64), "threadIdx.x")',
             )
     for thread in given:
-        stage = stage.with_note(thread, thread=thread, kind=LoopKind.THREAD)
+        stage = stage.with_annotation(thread, thread=thread, kind=LoopKind.THREAD)
     return schedule.with_stage(replace(stage, leaves=(*given, *stage.op.loop_axes))), None

@@ -53,7 +53,7 @@ def cache_write(schedule: Schedule, stage: Stage, scope: str) -> tuple[Schedule,
     ranges, values = loop_layout(stage)
     axes = tuple(IterVar(f"{a.name}.c", Range(ranges[a].extent), AxisKind.DATA) for a in data)
     own = dict(zip(data, axes, strict=True))
-    terms = _terms_of_loops(stage, own, ranges)
+    terms = _reduction_axes_of_cache(stage, own, ranges)
     body = tuple(_moved_body(stage, e, own, terms, ranges) for e in stage.op.values)
     cache = ComputeOp(f"{stage.op.name}.{scope}", axes, body, stage.op.tag, stage.op.attrs)
     written = [values[a] if _is_fused(stage) else simplify(values[a]) for a in data]
@@ -66,7 +66,7 @@ def cache_write(schedule: Schedule, stage: Stage, scope: str) -> tuple[Schedule,
     schedule = schedule.with_stage(replace(made, scope=kind, leaves=leaves, prefetches=prefetches, declared=declared))
     out = ComputeOp(stage.op.name, stage.op.axis, copy, "", stage.op.attrs)
     schedule = schedule.with_stage(
-        replace(stage, op=out, leaves=out.axis, relations=(), notes={}, prefetches=(), declared=None)
+        replace(stage, op=out, leaves=out.axis, relations=(), annotations={}, prefetches=(), declared=None)
     )
     for other in schedule.in_order():
         if isinstance(other.placement, At) and other.placement.stage == stage.id:
@@ -102,7 +102,9 @@ def _on_axes_of_cache(stage: Stage, values: dict[IterVar, Expr], whole: bool = F
     return found if whole else {var: simplify(value) for var, value in found.items()}
 
 
-def _terms_of_loops(stage: Stage, axes: dict[IterVar, IterVar], ranges: dict[IterVar, Range]) -> dict[IterVar, IterVar]:
+def _reduction_axes_of_cache(
+    stage: Stage, axes: dict[IterVar, IterVar], ranges: dict[IterVar, Range]
+) -> dict[IterVar, IterVar]:
     """The reduction axis of the cache for each of the stage's: the same if its range depends on no data axis."""
     own = {a.var for a in stage.op.axis}
     found = {a: a for a in stage.leaves if a.kind is AxisKind.REDUCE}

@@ -65,7 +65,7 @@ def _fuse_pair(schedule: Schedule, stage: Stage, outer: IterVar, inner: IterVar)
         stage,
         leaves=(*stage.leaves[:at], fused, *stage.leaves[below + 1 :]),
         relations=(*stage.relations, Fuse(outer, inner, fused)),
-        notes={a: note for a, note in stage.notes.items() if a is not outer and a is not inner},
+        annotations={a: annotation for a, annotation in stage.annotations.items() if a is not outer and a is not inner},
         prefetches=tuple(p for p in stage.moved(inner, fused) if p.axis is not outer),
     )
     made = schedule.with_stage(changed)

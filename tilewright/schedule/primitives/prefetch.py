@@ -36,7 +36,7 @@ def prefetch(schedule: Schedule, stage: Stage, tensor: Any, axis: IterVar, offse
             fix=f"give one of the tensors that it reads ({reads or 'none'})",
         )
     loop = leaf(stage, axis, "prefetch", "var")
-    if stage.note(loop).thread is not None:
+    if stage.annotation(loop).thread is not None:
         raise UserError(
             f"{of_stage(loop, stage)} is bound to a thread: its iterations do not follow each other",
             primitive="prefetch",

@@ -28,7 +28,7 @@ def redeclare(schedule: Schedule, stage: Stage, name: str, options: Any = None) 
     computation.
     """
     has_loops(stage, "redeclare")
-    if not isinstance(stage.op, ComputeOp) or stage.relations or stage.notes or stage.op is not stage.origin:
+    if not isinstance(stage.op, ComputeOp) or stage.relations or stage.annotations or stage.op is not stage.origin:
         raise UserError(
             f"stage {stage.name!r} has been scheduled already, or is not declared by te.compute",
             primitive="redeclare",

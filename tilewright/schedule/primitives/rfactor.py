@@ -73,12 +73,14 @@ def rfactor(
         Reduce(body.combiner, sources, (combined,), n.TRUE, k, body.init, ()) for k in range(len(stage.op.values))
     )
     schedule, made = schedule.with_new_stage(partial, before=stage.id)
-    notes = {new: stage.notes[old] for old, new in {**remaining, loop: factor}.items() if old in stage.notes}
+    annotations = {
+        new: stage.annotations[old] for old, new in {**remaining, loop: factor}.items() if old in stage.annotations
+    }
     leaves = (*data, *remaining.values())
-    schedule = schedule.with_stage(replace(made, notes=notes, leaves=leaves))
+    schedule = schedule.with_stage(replace(made, annotations=annotations, leaves=leaves))
     out = ComputeOp(stage.op.name, stage.op.axis, final, stage.op.tag, stage.op.attrs)
     schedule = schedule.with_stage(
-        replace(stage, op=out, leaves=(*out.axis, combined), relations=(), notes={}, prefetches=())
+        replace(stage, op=out, leaves=(*out.axis, combined), relations=(), annotations={}, prefetches=())
     )
     schedule = schedule.at_outermost(made.id)
     return _moved_inside(schedule, stage, made.id, {**twins, **remaining, loop: factor}), partial.outputs

@@ -199,8 +199,8 @@ def _replaced(schedule: Schedule, stage: Stage, op: ComputeOp) -> tuple[Schedule
     """The schedule with another operation of the same axes but for their extents; and the axes in place of the old."""
     new = dict(zip(stage.op.loop_axes, op.loop_axes, strict=True))
     leaves = tuple(new.get(axis, axis) for axis in stage.leaves)
-    notes = {new.get(axis, axis): note for axis, note in stage.notes.items()}
-    schedule = schedule.with_stage(replace(stage, op=op, leaves=leaves, notes=notes, transformed=True))
+    annotations = {new.get(axis, axis): annotation for axis, annotation in stage.annotations.items()}
+    schedule = schedule.with_stage(replace(stage, op=op, leaves=leaves, annotations=annotations, transformed=True))
     for other in schedule.in_order():
         place = other.placement
         if isinstance(place, At) and place.stage == stage.id and place.axis in new:

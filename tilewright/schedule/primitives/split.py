@@ -43,12 +43,12 @@ def split(
         stage,
         leaves=(*stage.leaves[:at], outer, inner, *stage.leaves[at + 1 :]),
         relations=(*stage.relations, Split(axis, outer, inner, by_factor, by_parts)),
-        notes={a: note for a, note in stage.notes.items() if a is not axis},
+        annotations={a: annotation for a, annotation in stage.annotations.items() if a is not axis},
         prefetches=stage.moved(axis, inner),
     )
-    kind = stage.note(axis).kind
-    if kind is not PLAIN.kind and stage.note(axis).thread is None:
-        changed = changed.with_note(inner, kind=kind)
+    kind = stage.annotation(axis).kind
+    if kind is not PLAIN.kind and stage.annotation(axis).thread is None:
+        changed = changed.with_annotation(inner, kind=kind)
     made = schedule.with_stage(changed)
     for dependant in attached_to(schedule, stage, axis):
         made = made.with_stage(replace(dependant, placement=At(stage.id, inner)))

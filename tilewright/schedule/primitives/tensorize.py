@@ -30,7 +30,7 @@ def _check_copy(stage: Stage, intrin: str) -> None:
 
 
 def _declared(schedule: Schedule, stage: Stage, loop: IterVar, intrin: TensorIntrin) -> tuple[Schedule, None]:
-    bound = stage.note(loop).thread
+    bound = stage.annotation(loop).thread
     if bound is not None:
         raise UserError(
             f"{of_stage(loop, stage)} is bound to {bound.thread_tag}, and the intrinsic {intrin.name!r} runs in one "
@@ -83,7 +83,7 @@ def tensorize(schedule: Schedule, stage: Stage, axis: IterVar, intrin: Any) -> t
             fix="tensorize the stage with the body te.sum(A[i, k] * B[k, j], axis=k); after cache_write, that is the "
             "cache stage",
         )
-    bound = stage.note(loop).thread
+    bound = stage.annotation(loop).thread
     if bound is not None:
         raise UserError(
             f"{of_stage(loop, stage)} is bound to {bound.thread_tag}",

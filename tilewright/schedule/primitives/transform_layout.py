@@ -86,7 +86,7 @@ def transform_layout(schedule: Schedule, stage: Stage, indices: Sequence[Expr]) 
     op = ComputeOp(stage.op.name, axes, tuple(_moved(e, values) for e in stage.op.values), stage.op.tag, stage.op.attrs)
     terms = tuple(a for a in stage.leaves if a.kind is AxisKind.REDUCE)
     schedule = schedule.with_stage(
-        replace(stage, op=op, leaves=(*axes, *terms), notes=_kept(stage, terms), transformed=True)
+        replace(stage, op=op, leaves=(*axes, *terms), annotations=_kept(stage, terms), transformed=True)
     )
     place = [axis.var for axis in old]
     for reader in schedule.readers(stage.id):
@@ -160,7 +160,7 @@ def _moved(body: Expr, values: dict[Any, Expr]) -> Expr:
 
 
 def _kept(stage: Stage, terms: tuple[IterVar, ...]) -> dict[IterVar, Any]:
-    return {axis: note for axis, note in stage.notes.items() if axis in terms}
+    return {axis: annotation for axis, annotation in stage.annotations.items() if axis in terms}
 
 
 def _name(e: Expr, d: int) -> str:

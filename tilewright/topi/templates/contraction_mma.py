@@ -32,7 +32,7 @@ from .contraction_schedule import (
     store_vectors,
     width,
 )
-from .mma_tiles import DIRECT, Forms, MmaTile, rank_tiles, tiles
+from .mma_tiles import IN_PLACE, Forms, MmaTile, rank_tiles, tiles
 from .needs import Needs
 from .schedule_helpers import in_vectors
 from .strategy import ScheduleStrategy, always
@@ -40,7 +40,7 @@ from .tensors import Tensors
 from .tile_model import TileModel
 from .workload import W
 
-USUAL: Mapping[str, str] = {"float16": "float16", "bfloat16": "bfloat16", "float32": "3xtf32",
+DEFAULT_ATOMS: Mapping[str, str] = {"float16": "float16", "bfloat16": "bfloat16", "float32": "3xtf32",
                              "int8": "int8", "uint8": "uint8"}  # fmt: skip
 """The atom for elements of a type, as exact as products and sums in float32."""
 ROUNDED: Mapping[str, str] = {"float32": "tf32"}
@@ -62,7 +62,7 @@ class Mma(OfContraction[W]):
     `prepared` are the forms that take a kernel before the product, by the choices of the knob `data`.
     """
 
-    atoms: Mapping[str, str] = field(default_factory=lambda: USUAL)
+    atoms: Mapping[str, str] = field(default_factory=lambda: DEFAULT_ATOMS)
     prepared: Mapping[str, PreparedForm] = field(default_factory=dict)
     tile: type[MmaTile] = MmaTile
 
@@ -81,7 +81,7 @@ class Mma(OfContraction[W]):
     def forms(self, of: W) -> Forms:
         """The contractions that compute a workload, by the choices of the knob `data`."""
         found = [(name, form.contraction_of(of)) for name, form in self.prepared.items() if form.covers(of)]
-        return ((DIRECT, self.contraction_of(of)), *found)
+        return ((IN_PLACE, self.contraction_of(of)), *found)
 
     def form(self, of: W, tile: MmaTile) -> Contraction:
         """The contraction of which a tile is a part."""
@@ -129,7 +129,7 @@ class Mma(OfContraction[W]):
         """Declare the contraction of elements as they are."""
         tile = self.tile.of(config)
         made = self.form(of, tile)
-        views_of = self.views_of if tile.data == DIRECT else self.prepared[tile.data].views_of
+        views_of = self.views_of if tile.data == IN_PLACE else self.prepared[tile.data].views_of
         return declare(made, views_of(of, data, weights), of.element)
 
     def schedule(self, of: W, config: Config, s: ScheduleHandle, t: Tensors) -> None:

@@ -27,7 +27,7 @@ from .schedule_helpers import GPU
 from .tile_arrays import cheapest_first, joined, spread_over, taken
 from .tile_model import KnobTile
 
-DIRECT = "direct"
+IN_PLACE = "direct"
 """The form of a workload that reads its data directly, not from a copy."""
 Forms = tuple[tuple[str, Contraction], ...]
 """The contractions that compute a workload, by name."""
@@ -65,7 +65,7 @@ class MmaTile(KnobTile):
     staged: Number = False
     tiles: Number = 1
     vectors: Number = False
-    data: Any = DIRECT
+    data: Any = IN_PLACE
     pooled: ClassVar[bool] = True
     """How occupancy was counted when the constants were fitted."""
     warpgroups: ClassVar[bool] = False
@@ -76,7 +76,7 @@ class MmaTile(KnobTile):
     @classmethod
     def of(cls, choices: Mapping[str, Any]) -> Self:
         store = choices["store"].val
-        data = choices["data"].val if "data" in choices else DIRECT
+        data = choices["data"].val if "data" in choices else IN_PLACE
         return replace(super().of(choices), data=data, staged=store == "shared", vectors=store == "vectors")
 
     @classmethod

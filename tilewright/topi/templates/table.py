@@ -52,8 +52,8 @@ _Sums = tuple[Callable[[Any], Contraction], Callable[[Any, Tensor, Tensor], View
 _LAYERS: _Sums = implicit_gemm.contraction_of, implicit_gemm.views_of
 _PRODUCTS: _Sums = matmul.contraction_of, matmul.views_of
 _BY_ATOMS = (
-    ("mma", contraction_mma.USUAL, MmaTile, "matrix instructions", "fp32"),
-    ("wgmma", wgmma_tiles.USUAL, wgmma_tiles.WgmmaTile, "Hopper's warpgroup instructions", "ieee"),
+    ("mma", contraction_mma.DEFAULT_ATOMS, MmaTile, "matrix instructions", "fp32"),
+    ("wgmma", wgmma_tiles.DEFAULT_ATOMS, wgmma_tiles.WgmmaTile, "Hopper's warpgroup instructions", "ieee"),
     ("tf32", contraction_mma.ROUNDED, MmaTile, "matrix instructions that round float32", "tf32"),
     ("wgmma_tf32", wgmma_tiles.ROUNDED, wgmma_tiles.WgmmaTile, "warpgroup instructions that cut float32", "tf32_cut"),
 )

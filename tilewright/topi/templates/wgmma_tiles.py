@@ -22,7 +22,7 @@ from ...tune.model.machine import REFERENCE, Machine
 from .contraction import Contraction, MatrixOperand
 from .mma_tiles import MmaTile
 
-USUAL: Mapping[str, str] = {name: f"wgmma_{name}" for name in ("float16", "bfloat16", "int8", "uint8")}
+DEFAULT_ATOMS: Mapping[str, str] = {name: f"wgmma_{name}" for name in ("float16", "bfloat16", "int8", "uint8")}
 """The atom for elements of a type, as exact as products and sums in float32."""
 ROUNDED: Mapping[str, str] = {"float32": "wgmma_tf32"}
 """The atom for elements of a type, if operands may lose bits beyond 11."""

@@ -177,12 +177,12 @@ def _down(
         extent = extents[relation.parent]
         factor = structure.number(relation, "factor", relation.factor, columns)
         if factor is not None:
-            inner = factor if stage.note(relation.inner).thread is not None else np.minimum(factor, extent)
+            inner = factor if stage.annotation(relation.inner).thread is not None else np.minimum(factor, extent)
             return {relation.outer: -(-extent // factor), relation.inner: inner}
         parts = structure.number(relation, "nparts", relation.nparts, columns)
         if parts is None:
             raise NotModelledError("a split by an expression")
-        outer = parts if stage.note(relation.outer).thread is not None else np.minimum(parts, extent)
+        outer = parts if stage.annotation(relation.outer).thread is not None else np.minimum(parts, extent)
         return {relation.outer: outer, relation.inner: -(-extent // parts)}
     if isinstance(relation, Fuse):
         return {relation.fused: extents[relation.outer] * extents[relation.inner]}

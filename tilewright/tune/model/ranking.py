@@ -19,14 +19,14 @@ from ..task import Task
 from .machine import Machine
 from .scoring import Scorer
 
-WHOLE = 12_000
+MOST_SCORED_COMPLETELY = 12_000
 """Largest number of configurations of a space that is scored completely."""
 LATER = 0.03
 _DRAWN, _BEST_KEPT, _ROUNDS, _CHILDREN = 2048, 96, 8, 1024
 _NEIGHBOURS, _NEIGHBOURS_KEPT, _NEIGHBOUR_ROUNDS = 96, 8, 4
 """Configurations that a round beside the default configuration scores, and how many it begins at; the rounds."""
 _SMALL_SPACE_SHARE = 0.05
-"""The part of `WHOLE` up to which a space is scored completely at any effort."""
+"""The part of `MOST_SCORED_COMPLETELY` up to which a space is scored completely at any effort."""
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ class Ranking:
         ranked = expected.rank(2 * count) if expected is not None else []
         if ranked:
             self._score(np.array([self.space.point(index) for index in ranked], dtype=np.int64))
-        elif self.space.range_length <= WHOLE * (self.effort or _SMALL_SPACE_SHARE):
+        elif self.space.range_length <= MOST_SCORED_COMPLETELY * (self.effort or _SMALL_SPACE_SHARE):
             self._score(np.array([self.space.point(i) for i in self.space], dtype=np.int64))
         else:
             self._begin_at_default()

@@ -64,10 +64,10 @@ class Unrolled:
 
     def is_asked(self, loop: Loop) -> bool:
         """Whether the schedule unrolls or vectorizes the loop."""
-        return self.schedule.stages[loop.stage].note(loop.axis).kind in (LoopKind.UNROLLED, LoopKind.VECTORIZED)
+        return self.schedule.stages[loop.stage].annotation(loop.axis).kind in (LoopKind.UNROLLED, LoopKind.VECTORIZED)
 
     def _is_vector(self, loop: Loop) -> bool:
-        return self.schedule.stages[loop.stage].note(loop.axis).kind is LoopKind.VECTORIZED
+        return self.schedule.stages[loop.stage].annotation(loop.axis).kind is LoopKind.VECTORIZED
 
     def _decide(self, body: _Body) -> tuple[Number, Number]:
         """Decide which loops of a body are unrolled, the innermost first.

@@ -134,7 +134,7 @@ class Work:
         found: dict[str, Number] = {"auto_unroll_max_step": 0, "unroll_explicit": 1}
         for one in self.kernel.stages:
             for axis in one.stage.leaves:
-                for key, value in one.stage.note(axis).pragmas:
+                for key, value in one.stage.annotation(axis).pragmas:
                     found[key] = self.structure.number(axis, key, value, self.columns)
         return found["auto_unroll_max_step"], found["unroll_explicit"]
 
@@ -275,7 +275,7 @@ class Work:
     def _vector(self, found: StageExtents) -> Number:
         """The number of neighbours that one instruction stores."""
         last = found.stage.leaves[-1] if found.stage.leaves else None
-        if last is None or found.stage.note(last).kind is not LoopKind.VECTORIZED:
+        if last is None or found.stage.annotation(last).kind is not LoopKind.VECTORIZED:
             return 1
         return found.extents[last]
 

@@ -19,7 +19,7 @@ from ...core.errors import UserError
 from ..analysis.features import of_knobs
 from ..model.learned import Corrections
 from ..model.machine import Machine
-from ..model.ranking import WHOLE, Ranking
+from ..model.ranking import MOST_SCORED_COMPLETELY, Ranking
 from ..model.scoring import Scorer
 from ..space.moves import Moves
 from ..task import Task
@@ -170,7 +170,7 @@ class GuidedSearch(Search):
 
         A small space is returned as a whole.
         """
-        if self.space.range_length <= WHOLE:
+        if self.space.range_length <= MOST_SCORED_COMPLETELY:
             return [i for i in self._all if i not in self.tried]
         elite = [] if elsewhere else self._elite()
         start = elite or [i for i in self._ranked if i not in self.tried][:_ELITE_SIZE]
