@@ -29,13 +29,13 @@ def visit(e: Expr, facts: Facts) -> Expr:
     found = memo.get(e)
     if found is None:
         if SEEN and contains_effects(e):  # two calls with an effect are two, and 0 times a call is a call
-            found = _opaque(e, facts)
+            found = with_simple_children(e, facts)
         elif is_index(e.dtype):
             found = _index(e, facts)
         elif e in facts.truth:
             found = facts.truth[e]
         else:
-            found = HANDLERS.get(type(e), _opaque)(e, facts)
+            found = HANDLERS.get(type(e), with_simple_children)(e, facts)
             found = facts.truth.get(found, found)
         memo[e] = found
         memo.setdefault(found, found)
@@ -61,7 +61,7 @@ def _keep_overflowing(root: Expr, facts: Facts) -> None:
             write(linear(e, facts), facts)
         except OverflowError:
             facts.opaque.add(e)
-            facts.forms[e] = _opaque_atom(e, facts)
+            facts.forms[e] = opaque_atom(e, facts)
 
 
 def _sums(root: Expr) -> Iterator[Expr]:
@@ -83,7 +83,7 @@ def linear(e: Expr, facts: Facts) -> Affine:
     found = facts.forms.get(e)
     if found is None:
         if SEEN and contains_effects(e):
-            found = _opaque_atom(e, facts)
+            found = opaque_atom(e, facts)
         elif not is_index(e.dtype):  # sums of these wrap
             found = atom(visit(e, facts))
         else:
@@ -95,9 +95,9 @@ def linear(e: Expr, facts: Facts) -> Affine:
 def _leaf(e: Expr, facts: Facts) -> Affine:
     """The form of an expression that is not a sum."""
     try:
-        return FORMS.get(type(e), _opaque_atom)(e, facts)
+        return FORMS.get(type(e), opaque_atom)(e, facts)
     except OverflowError:  # a folded constant does not fit: an expression that overflows at run time stays as written
-        return _opaque_atom(e, facts)
+        return opaque_atom(e, facts)
 
 
 def atom(e: Expr) -> Affine:
@@ -105,14 +105,15 @@ def atom(e: Expr) -> Affine:
     return Affine({}, e.value, e.dtype) if isinstance(e, IntImm) else Affine({e: 1}, 0, e.dtype)
 
 
-def _opaque(e: Expr, facts: Facts) -> Expr:
-    """An expression of a higher floor, unknown to arithmetic: only its children are simplified."""
+def with_simple_children(e: Expr, facts: Facts) -> Expr:
+    """The expression with its children simplified: all that arithmetic does to an expression of a higher floor."""
     made: Expr = e.map_children(lambda child: visit(child, facts))
     return made
 
 
-def _opaque_atom(e: Expr, facts: Facts) -> Affine:
-    return atom(_opaque(e, facts))
+def opaque_atom(e: Expr, facts: Facts) -> Affine:
+    """The form of an operator as it stands, with its arguments simplified."""
+    return atom(with_simple_children(e, facts))
 
 
 def _sum(e: Expr, facts: Facts) -> Affine:
@@ -125,9 +126,9 @@ def _sum(e: Expr, facts: Facts) -> Affine:
         form = facts.forms.get(leaf)
         if form is None:
             try:
-                form = FORMS.get(type(leaf), _opaque_atom)(leaf, facts)
+                form = FORMS.get(type(leaf), opaque_atom)(leaf, facts)
             except OverflowError:  # as `_leaf` has it, without the call
-                form = _opaque_atom(leaf, facts)
+                form = opaque_atom(leaf, facts)
             facts.forms[leaf] = form
         for part, k in form.terms.items():
             terms[part] = terms.get(part, 0) + k * scale

@@ -10,7 +10,7 @@ from ..expr.nodes import Expr, IntImm
 from ..expr.traverse import chain
 from . import truncated
 from .affine import Affine, immediate, unit_of
-from .engine import FORMS, atom, linear, merged, visit
+from .engine import FORMS, atom, linear, merged, opaque_atom, visit
 from .facts import Facts, is_index
 from .interval import bounds, form_bounds
 from .products import factors, product, times, without
@@ -53,14 +53,14 @@ def _floordiv(e: n.FloorDiv, facts: Facts) -> Affine:
         return quotient(a, b.const, facts)
     if not b.terms and b.const < 0 and form_bounds(a, facts)[0] > e.dtype.min_value:
         return quotient(a.scale(-1), -b.const, facts)
-    return _symbolic_quotient(a, b, facts)[0] if b.terms else _kept(e, facts)
+    return _symbolic_quotient(a, b, facts)[0] if b.terms else opaque_atom(e, facts)
 
 
 def _floormod(e: n.FloorMod, facts: Facts) -> Affine:
     a, b = linear(e.a, facts), linear(e.b, facts)
     if not b.terms and b.const > 0:
         return remainder(a, b.const, facts)
-    return _symbolic_quotient(a, b, facts)[1] if b.terms else _kept(e, facts)
+    return _symbolic_quotient(a, b, facts)[1] if b.terms else opaque_atom(e, facts)
 
 
 def _symbolic_quotient(a: Affine, b: Affine, facts: Facts) -> tuple[Affine, Affine]:
@@ -116,12 +116,7 @@ def _truncated(e: Any, floored: Any, rounded: Any, facts: Facts) -> Affine:
     if form_bounds(a, facts)[0] >= 0 and form_bounds(b, facts)[0] >= 0:
         found: Affine = floored(e, facts)
         return found
-    return rounded(a, b, facts) or _kept(e, facts)
-
-
-def _kept(e: Any, facts: Facts) -> Affine:
-    """The operator as it stands, with its arguments simplified."""
-    return atom(e.map_children(lambda child: visit(child, facts)))
+    return rounded(a, b, facts) or opaque_atom(e, facts)
 
 
 def _extreme(e: Any, facts: Facts) -> Affine:
@@ -199,10 +194,6 @@ def _cast_is_transparent(e: n.Cast, facts: Facts) -> bool:
     return target.min_value <= lo and hi <= target.max_value
 
 
-def _rebuilt(e: Any, facts: Facts) -> Affine:
-    return atom(e.map_children(lambda child: visit(child, facts)))
-
-
 FORMS.update(
     {
         IntImm: _constant,
@@ -216,7 +207,7 @@ FORMS.update(
         n.Min: _extreme,
         n.Max: _extreme,
         n.Cast: _cast,
-        n.Load: _rebuilt,
-        n.Call: _rebuilt,
+        n.Load: opaque_atom,
+        n.Call: opaque_atom,
     }
 )

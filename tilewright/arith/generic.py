@@ -7,7 +7,7 @@ from typing import Any
 from ..expr import nodes as n
 from ..expr import operators as build
 from ..expr.nodes import Expr, FloatImm, IntImm
-from .engine import HANDLERS, visit
+from .engine import HANDLERS, visit, with_simple_children
 from .facts import Facts
 from .interval import bounds
 from .rules import rewrite
@@ -32,15 +32,9 @@ _FOLD: dict[type, Any] = {
 }
 
 
-def children(e: Expr, facts: Facts) -> Expr:
-    """The node with its children simplified."""
-    made: Expr = e.map_children(lambda child: visit(child, facts))
-    return made
-
-
 def binary(e: Any, facts: Facts) -> Expr:
     """An operator of two arguments: constants folded, identities dropped."""
-    made: Any = children(e, facts)
+    made: Any = with_simple_children(e, facts)
     a, b = made.a, made.b
     if isinstance(a, (IntImm, FloatImm)) and isinstance(b, (IntImm, FloatImm)):
         undefined = b.value == 0 and type(e) in _DIVISIONS
@@ -60,7 +54,7 @@ def again(made: Expr, facts: Facts) -> Expr:
 
 def call(e: n.Call, facts: Facts) -> Expr:
     """A call: its arguments simplified; `likely` of a known condition is dropped."""
-    made: Any = children(e, facts)
+    made: Any = with_simple_children(e, facts)
     if e.name == "likely" and isinstance(made.args[0], IntImm):
         return made.args[0]
     return made  # type: ignore[no-any-return]
@@ -82,6 +76,6 @@ def same(e: Expr, facts: Facts) -> Expr:
 
 
 HANDLERS.update(dict.fromkeys((IntImm, FloatImm, n.StringImm, n.Var, n.SizeVar), same))
-HANDLERS.update(dict.fromkeys((n.Ramp, n.Broadcast), children))
+HANDLERS.update(dict.fromkeys((n.Ramp, n.Broadcast), with_simple_children))
 HANDLERS[n.Cast] = cast
 HANDLERS[n.Call] = call

@@ -12,7 +12,7 @@ from ..expr.traverse import chain
 from . import generic
 from .affine import Affine
 from .assume import assuming, decidable, harmless
-from .engine import HANDLERS, visit
+from .engine import HANDLERS, visit, with_simple_children
 from .facts import NEGATED, Facts, is_index
 from .prove import nonneg
 from .room import sums_have_room
@@ -38,7 +38,7 @@ def negated(e: Expr, facts: Facts) -> Expr:
 
 def _not(e: n.Not, facts: Facts) -> Expr:
     if e.dtype.lanes > 1:
-        return generic.again(generic.children(e, facts), facts)
+        return generic.again(with_simple_children(e, facts), facts)
     return negated(visit(e.a, facts), facts)
 
 
@@ -52,7 +52,7 @@ def _or(e: n.Or, facts: Facts) -> Expr:
 
 def _joined(e: Any, kind: Any, neutral: Expr, absorbing: Expr, facts: Facts) -> Expr:
     if e.dtype.lanes > 1:
-        return generic.again(generic.children(e, facts), facts)
+        return generic.again(with_simple_children(e, facts), facts)
     parts: dict[Expr, None] = {}
     bounding: list[Expr] = []
     for part in chain(e, kind):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from math import gcd
 from operator import itemgetter
 
@@ -28,18 +29,30 @@ def nonneg(form: Affine, facts: Facts) -> bool:
 
 def _by_arguments(form: Affine, facts: Facts, budget: int) -> bool:
     """With an argument in place of a Min or Max: any of a Max that is added, all of a Min."""
-    choices = [atom for atom in form.terms if type(atom) is Min or type(atom) is Max]
-    if not choices or budget < 2:
+    found = in_terms_of_arguments(form, facts, Min) if budget > 1 else None
+    if found is None:
         return False
+    every, forms = found
+    outcomes = (_nonneg_by_arguments(part, facts, budget // 2) for part in forms)
+    return all(outcomes) if every else any(outcomes)
+
+
+def in_terms_of_arguments(
+    form: Affine, facts: Facts, extreme: type[Min] | type[Max]
+) -> tuple[bool, Iterator[Affine]] | None:
+    """Return the form with each argument of one Min or Max in its place; None if the form contains neither.
+
+    For the least value of the form (`extreme` is Min), or for its largest (Max): if True, the value is the extreme of
+    all results. Otherwise each result bounds it.
+    """
+    choices = [atom for atom in form.terms if isinstance(atom, (Min, Max))]
+    if not choices:
+        return None
     # First expressions of which every argument counts: their bounds may then differ from one to the other.
-    every, choice = max(((isinstance(at, Min) == (form.terms[at] > 0), at) for at in choices), key=itemgetter(0))
+    every, choice = max(((isinstance(at, extreme) == (form.terms[at] > 0), at) for at in choices), key=itemgetter(0))
     k = form.terms[choice]
     rest = form.plus(Affine({choice: 1}, 0, form.dtype), -k)
-    outcomes = (
-        _nonneg_by_arguments(merged(rest.plus(linear(part, facts), k), facts), facts, budget // 2)
-        for part in (choice.a, choice.b)
-    )
-    return all(outcomes) if every else any(outcomes)
+    return every, (merged(rest.plus(linear(part, facts), k), facts) for part in (choice.a, choice.b))
 
 
 def _nonneg_by_arguments(form: Affine, facts: Facts, budget: int) -> bool:

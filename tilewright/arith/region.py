@@ -17,7 +17,7 @@ from .engine import difference, linear, merged
 from .facts import EMPTY, Bound, Facts, Range, is_index
 from .interval import bounds, form_bounds
 from .modular import form_residues
-from .prove import nonneg
+from .prove import in_terms_of_arguments, nonneg
 from .room import has_room
 from .rules.conversions import keeps
 from .splits import Digits, quotient, remainder
@@ -307,16 +307,11 @@ def _most(form: Affine, facts: Facts, budget: int) -> Bound:
     A Max that is added may be any of its arguments, so the largest counts; of a Min, each argument is a bound.
     """
     plain = form_bounds(_without_quotients(form, facts)[0], facts)[1]
-    choices = [atom for atom in form.terms if isinstance(atom, (n.Min, n.Max))]
-    if not choices or budget < 2:
+    found = in_terms_of_arguments(form, facts, n.Max) if budget > 1 else None
+    if found is None:
         return plain
-    # First those of which every argument counts: their bounds may then differ from one to the other.
-    every, choice = max(((isinstance(at, n.Max) == (form.terms[at] > 0), at) for at in choices), key=lambda c: c[0])
-    k = form.terms[choice]
-    rest = form.plus(Affine({choice: 1}, 0, form.dtype), -k)
-    worst = [
-        _most(merged(rest.plus(linear(part, facts), k), facts), facts, budget // 2) for part in (choice.a, choice.b)
-    ]
+    every, forms = found
+    worst = [_most(part, facts, budget // 2) for part in forms]
     return min(plain, max(worst) if every else min(worst))
 
 

@@ -11,7 +11,7 @@ from ..expr.traverse import uses_any
 from . import generic
 from .affine import Affine
 from .assume import ready
-from .engine import HANDLERS, linear, visit
+from .engine import HANDLERS, linear, visit, with_simple_children
 from .facts import Facts
 from .write import write
 
@@ -47,19 +47,19 @@ def arithmetic(e: Any, facts: Facts) -> Expr:
     ready(inner)
     if isinstance(e, _COMPARISONS):
         simple = visit(scalar, inner)
-        return generic.children(e, facts) if uses_any(simple, (lane,)) else n.Broadcast(simple, lanes)
+        return with_simple_children(e, facts) if uses_any(simple, (lane,)) else n.Broadcast(simple, lanes)
     form = linear(scalar, inner)
     stride = form.terms.get(lane, 0)
     base = Affine({a: k for a, k in form.terms.items() if a is not lane}, form.const, form.dtype)
     if any(uses_any(a, (lane,)) for a in base.terms):
-        return generic.children(e, facts)
+        return with_simple_children(e, facts)
     start = write(base, inner)
     return n.Ramp(start, IntImm(stride, kind), lanes) if stride else n.Broadcast(start, lanes)
 
 
 def _load(e: n.Load, facts: Facts) -> Expr:
     """A load; if each lane reads the same element, one load and its copies."""
-    made: Any = generic.children(e, facts)
+    made: Any = with_simple_children(e, facts)
     if made.dtype.lanes == 1 or e.source.dtype.lanes != 1:
         return made  # type: ignore[no-any-return]
     plain = tuple(index.value if isinstance(index, n.Broadcast) else index for index in made.indices)

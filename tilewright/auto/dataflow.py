@@ -31,6 +31,11 @@ def extent_of(extent: object) -> int:
     return extent.value if isinstance(extent, IntImm) else SIZE_AT_CALL
 
 
+def bytes_of(tensor: Tensor) -> int:
+    """Return the bytes of a tensor."""
+    return prod(map(extent_of, tensor.shape)) * tensor.dtype.bytes
+
+
 def size(axis: IterVar) -> int:
     """Return the extent of an axis as a number."""
     return extent_of(axis.dom.extent) if axis.dom is not None else 1

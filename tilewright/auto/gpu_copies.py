@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
-from math import gcd, prod
+from math import gcd
 from typing import NamedTuple
 
 from ..core.dtype import DType
@@ -22,7 +22,7 @@ from ..tensor.axis import IterVar, thread_axis
 from ..tensor.tensor import ComputeOp, Operation, PlaceholderOp, Tensor
 from ..topi.templates.contraction import MatrixOperand
 from ..tune.model.machine import Machine
-from .dataflow import Dataflow, extent_of, is_element_wise, size
+from .dataflow import Dataflow, bytes_of, extent_of, is_element_wise, size
 from .products import MatrixProduct, ProductAxes
 
 Form = tuple[ProductAxes, MatrixProduct]
@@ -96,11 +96,7 @@ def _turned(form: Form, op: ComputeOp) -> Iterator[tuple[Form, PreparedFactors]]
         changed = axes, replace(of, contraction=replace(made, columns=columns))
         words = f"a transposed copy of {source.name}"
         copy = partial(_transpose, source=source, reader=op)
-        yield changed, PreparedFactors("of a copy", words, (_bytes_of(source),), copy, turned=True)
-
-
-def _bytes_of(tensor: Tensor) -> int:
-    return prod(map(extent_of, tensor.shape)) * tensor.dtype.bytes
+        yield changed, PreparedFactors("of a copy", words, (bytes_of(source),), copy, turned=True)
 
 
 def _transpose(s: ScheduleHandle, source: Tensor, reader: ComputeOp) -> None:
@@ -154,7 +150,7 @@ def _with_terms_last(flow: Dataflow, form: Form, op: ComputeOp) -> Iterator[tupl
         copy = partial(_copy_all, op=op, factors=factors, vector=of.vector)
         yield (
             (axes._replace(depth=depth), replace(of, contraction=contraction)),
-            PreparedFactors("of a copy", words, tuple(_bytes_of(e.source) for e in copied), copy, placed=placed),
+            PreparedFactors("of a copy", words, tuple(bytes_of(e.source) for e in copied), copy, placed=placed),
         )
 
 

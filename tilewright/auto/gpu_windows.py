@@ -22,7 +22,7 @@ from ..tensor.axis import IterVar, thread_axis
 from ..tensor.tensor import ComputeOp, Operation, PlaceholderOp, Tensor
 from ..topi.schedules.stages import vector_bytes
 from ..tune.model.machine import Machine
-from .dataflow import Dataflow, extent_of, is_element_wise, known, known_total, size, total
+from .dataflow import Dataflow, bytes_of, extent_of, is_element_wise, known, known_total, size, total
 from .gpu_elements import FEW_TERMS
 from .kernels import FusedKernel
 
@@ -147,7 +147,7 @@ class Windows:
 
     def width(self, tile: WindowTile) -> int:
         """The results that a thread stores at once, in whole vectors of each row."""
-        return gcd(size(self.out.axis[-1]), tile.columns, self.vector // _bytes_of(self.out))
+        return gcd(size(self.out.axis[-1]), tile.columns, self.vector // _element_bytes(self.out))
 
     def blocks(self, tile: WindowTile) -> int:
         """The blocks of the grid."""
@@ -157,7 +157,7 @@ class Windows:
 
     def cycles(self, tile: WindowTile, machine: Machine) -> float:
         """The expected cycles of a tile; constants are fitted to 330 kernels of depthwise layers on H100s and H200s."""
-        results, stored, word = tile.rows * tile.columns, _bytes_of(self.out), self.loaded.dtype.bytes
+        results, stored, word = tile.rows * tile.columns, _element_bytes(self.out), self.loaded.dtype.bytes
         chunk, width, step = self.chunk(tile), self.width(tile), self.indices[-1].step
         seen = self.rounds(tile) * self.seen(tile)
         loads = self.rounds(tile) * self.held(tile) / chunk if chunk > 1 else seen
@@ -179,7 +179,7 @@ class Windows:
             * waiting
         )
         gaps = _GAP_WEIGHT * min(1.0, memories.sector / (width * stored) - 0.5) if width < tile.columns else 0.0
-        memory = _size(self.loaded) + total(self.out.axis) * stored * (1 + gaps)
+        memory = bytes_of(self.loaded) + total(self.out.axis) * stored * (1 + gaps)
         rate = machine.rates.memory_bytes_per_cycle * machine.multiprocessors
         fetching = (
             memory * (_SCALAR_FACTOR if chunk == 1 else 1.0) / rate if memory > machine.rates.l2_capacity_bytes else 0.0
@@ -187,12 +187,8 @@ class Windows:
         return max(busy, fetching) + _UNHIDDEN * min(busy, fetching) + _START_CYCLES + 1.5 * issued
 
 
-def _bytes_of(out: Operation) -> int:
+def _element_bytes(out: Operation) -> int:
     return max(t.dtype.bytes for t in out.outputs)
-
-
-def _size(tensor: Tensor) -> int:
-    return prod(map(extent_of, tensor.shape)) * tensor.dtype.bytes
 
 
 def windows_of(flow: Dataflow, kernel: FusedKernel, target: Target) -> Windows | None:

@@ -16,14 +16,13 @@ from weakref import ReferenceType, WeakKeyDictionary, ref
 from ..arith.affine import Affine
 from ..arith.region import extremes
 from ..arith.simplify import prove, simplify
-from ..core.errors import UserError
 from ..expr import nodes as n
 from ..expr.nodes import Expr, IntImm, Load, Var
 from ..expr.operators import const, greater_equal, less, maximum, minimum, subtract
 from ..expr.traverse import variables
 from ..tensor.tensor import Operation, PlaceholderOp, topological
 from .call_checks import ReadCheck, point_checks, range_check
-from .witnesses import GuardedRead, check_witness, guarded_reads, is_guarded, positive_forms
+from .witnesses import GuardedRead, check_witness, guarded_reads, is_guarded, positive_forms, reads_beyond
 
 End = int | Expr
 """One end of the values of an axis or an index; an expression only if it is not constant."""
@@ -277,25 +276,12 @@ def _check(reader: _Reader, read: GuardedRead, found: Sequence[ExactRange | None
                 ends = _ends(span, read.load.indices[d])
                 yield from range_check(reader.op.name, read, d, ends, reader.occurs)
         if below or above:
-            raise _beyond(reader.op, read, d, span, [">= 0"] * below + [f"< {extent}"] * above)
-
-
-def _beyond(op: Operation, read: GuardedRead, dimension: int, span: ExactRange, kept: Sequence[str]) -> UserError:
-    """The error for an index that leaves its tensor; `kept` names the fix that keeps it inside."""
-    load, name, shape, index = read.load, read.source.name, read.source.shape, read.load.indices[dimension]
-    constant = isinstance(index, IntImm)
-    runs = f"is {span.lo}" if constant else f"runs from {span.lo} to {span.hi}"
-    conditions = ", ".join(f"{index} {each}" for each in kept)
-    guard = conditions if len(kept) == 1 else f"te.all({conditions})"
-    last = subtract(shape[dimension], 1)
-    return UserError(
-        f"stage {op.name!r} reads beyond the ends of {name!r}, of shape {list(shape)}: in {load}, index {dimension} "
-        f"{runs}, but must stay within 0 to {last}",
-        primitive="lower",
-        fix=f"give an index from 0 to {last}, the last element"
-        if constant
-        else f"declare shapes in which it stays inside, or read under a condition: te.if_then_else({guard}, {load}, 0)",
-    )
+            index = read.load.indices[d]
+            if isinstance(index, IntImm):
+                raise reads_beyond(reader.op, read, d, f"is {span.lo}", "")
+            conditions = [f"{index} >= 0"] * below + [f"{index} < {extent}"] * above
+            kept = conditions[0] if len(conditions) == 1 else f"te.all({', '.join(conditions)})"
+            raise reads_beyond(reader.op, read, d, f"runs from {span.lo} to {span.hi}", kept)
 
 
 def _certain(end: End, extent: Expr, below: bool) -> bool:

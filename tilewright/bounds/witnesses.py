@@ -18,7 +18,7 @@ from ..core.errors import UserError
 from ..expr import nodes as n
 from ..expr.evaluate import UndefinedValueError, evaluate
 from ..expr.nodes import Expr, IntImm, Load, Var
-from ..expr.operators import const, logical_not
+from ..expr.operators import const, logical_not, subtract
 from ..expr.traverse import post_order, variables
 from ..tensor.reduction import Reduce
 from ..tensor.tensor import Operation, Tensor
@@ -107,7 +107,10 @@ def check_witness(op: Operation, read: GuardedRead, dimension: int, ends: Mappin
     """
     found = witness(read.load.indices[dimension], int(read.source.shape[dimension]), read.conditions, ends)
     if found is not None:
-        raise _beyond(op, read, dimension, *found)
+        values, at = found
+        where = ", ".join(f"{var.name} = {value}" for var, value in values.items())
+        kept = f"{read.load.indices[dimension]} <= {int(read.source.shape[dimension]) - 1}"
+        raise reads_beyond(op, read, dimension, f"is {at} at {where}", kept)
 
 
 def witness(
@@ -198,13 +201,17 @@ def _points(
         yield dict(zip(used, values, strict=True))
 
 
-def _beyond(op: Operation, read: GuardedRead, dimension: int, values: Mapping[Var, int], at: int) -> UserError:
-    source, last = read.source, int(read.source.shape[dimension]) - 1
-    where = ", ".join(f"{var.name} = {value}" for var, value in values.items())
+def reads_beyond(op: Operation, read: GuardedRead, dimension: int, runs: str, kept: str) -> UserError:
+    """The error for an index that leaves its tensor: `runs` has its values, and `kept` the condition that helps.
+
+    Without a condition, the index is a constant.
+    """
+    load, source, last = read.load, read.source, subtract(read.source.shape[dimension], 1)
     return UserError(
-        f"stage {op.name!r} reads beyond the ends of {source.name!r}, of shape {list(source.shape)}: in {read.load}, "
-        f"index {dimension} is {at} at {where}, but must be 0 to {last}",
+        f"stage {op.name!r} reads beyond the ends of {source.name!r}, of shape {list(source.shape)}: in {load}, "
+        f"index {dimension} {runs}, but must stay within 0 to {last}",
         primitive="lower",
-        fix="declare shapes in which it stays inside, or read under a condition that keeps it there: "
-        f"te.if_then_else({read.load.indices[dimension]} <= {last}, {read.load}, 0)",
+        fix=f"declare shapes in which it stays inside, or read under a condition: te.if_then_else({kept}, {load}, 0)"
+        if kept
+        else f"give an index from 0 to {last}, the last element",
     )

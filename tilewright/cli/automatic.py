@@ -18,12 +18,11 @@ from ..runtime.compile import target_on
 from ..tensor.tensor import Tensor
 from ..tune.session.layer import LayerSearch
 from ..tune.task import Task
+from .commands import FAILED, FINE
 from .console import heading, print_lines
 from .devices import choose_device
 from .run import names_of, reported
 from .search import run_table, shown
-
-FINE, FAILED = 0, 1
 
 
 @dataclass(frozen=True)

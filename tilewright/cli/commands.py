@@ -1,4 +1,4 @@
-"""The kinds of commands that the command line is made of."""
+"""The kinds of commands that the command line is made of, and their exit statuses."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ import re
 from typing import Any
 
 from typer.core import TyperCommand, TyperGroup
+
+FINE, FAILED, INTERRUPTED = 0, 1, 130
+"""Exit statuses: all is well; a candidate failed, or the best is wrong; Ctrl-C."""
 
 
 class _HelpWithoutType:

@@ -14,11 +14,9 @@ from ..ladder.trial import CheckedProblem
 from ..report.files import folder
 from ..report.progress import progress
 from ..runtime.device import Device
+from .commands import FAILED, FINE, INTERRUPTED
 from .console import heading, print_lines
 from .devices import choose_device
-
-FINE, FAILED, INTERRUPTED = 0, 1, 130
-"""Exit statuses: all is well; a variant failed or is wrong; Ctrl-C."""
 
 
 @dataclass(frozen=True)

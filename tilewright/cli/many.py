@@ -20,12 +20,10 @@ from ..tune.records.log import RecordLog
 from ..tune.session.campaign import Campaign, Entrant
 from ..tune.session.options import UNLIMITED_TRIALS, SearchOptions
 from ..tune.task import Task
+from .commands import FAILED, FINE, INTERRUPTED
 from .console import heading, print_lines
 from .search import TrialLines, search_of, session_of, shown
 from .tune import (
-    FAILED,
-    FINE,
-    INTERRUPTED,
     OPERATORS,
     named_strategies,
     place,

@@ -17,10 +17,10 @@ from typing import Any, TypeVar
 from ..compat import legacy
 from ..core.errors import AbsentDeviceError, UserError
 from ..core.system import WITHOUT_WAITING
+from .commands import FAILED, INTERRUPTED
 
 _HOUSE = str(Path(__file__).resolve().parent.parent) + os.sep
 _STARTED_AS = sys.argv[0]
-_INTERRUPTED = 130
 _T = TypeVar("_T")
 _PART, _MOST_BYTES = 1 << 20, 64 << 20
 
@@ -59,7 +59,7 @@ def reported(call: Callable[[], _T]) -> _T:
         raise
     except BaseException as error:
         _report(error)
-        raise SystemExit(_INTERRUPTED if isinstance(error, KeyboardInterrupt) else 1) from None
+        raise SystemExit(INTERRUPTED if isinstance(error, KeyboardInterrupt) else FAILED) from None
 
 
 def _source(script: Path) -> bytes:

@@ -26,6 +26,7 @@ from ..tune.records.log import load_from_file
 from ..tune.session.layer import LayerSearch
 from ..tune.session.options import UNLIMITED_TRIALS
 from ..tune.task import Task
+from .commands import FAILED, FINE, INTERRUPTED
 from .console import heading, print_lines
 from .devices import choose_device
 from .log import draw
@@ -33,8 +34,6 @@ from .search import run_table, search, strategy_name
 from .tune_options import TuneOptions
 from .verdict import verdict
 
-FINE, FAILED, INTERRUPTED = 0, 1, 130
-"""Exit statuses: all is well; nothing could be measured, or the best is wrong; Ctrl-C."""
 OPERATORS: Mapping[str, PackagedTemplate[Any]] = {
     name: named(f"topi/{name}") for name in ("conv1d", "conv2d", "depthwise", "dense", "batch_matmul")
 }

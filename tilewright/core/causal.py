@@ -7,6 +7,10 @@ from typing import Any, NamedTuple
 FORWARD, DATA_GRADIENT, WEIGHT_GRADIENT = "forward", "data_gradient", "weight_gradient"
 
 
+def _type_of_sums(dtype: str, weights: str) -> str:
+    return "float64" if "float64" in (dtype, weights) else "float32"
+
+
 class Causal(NamedTuple):
     """A pass of a causal convolution over sequences.
 
@@ -47,7 +51,7 @@ class Causal(NamedTuple):
     @property
     def sums(self) -> str:
         """The type of the sums."""
-        return "float64" if "float64" in (self.dtype, self.weights) else "float32"
+        return _type_of_sums(self.dtype, self.weights)
 
     @property
     def reads_x(self) -> bool:
@@ -102,4 +106,4 @@ class CausalUpdate(NamedTuple):
     @property
     def sums(self) -> str:
         """The type of the sums."""
-        return "float64" if "float64" in (self.dtype, self.weights) else "float32"
+        return _type_of_sums(self.dtype, self.weights)

@@ -15,7 +15,7 @@ from ..loops.nodes import For, Stmt, map_statements
 def serial_nest(stmt: Stmt) -> list[For]:
     """The serial loops of constant bounds from `stmt` inwards, each but the last holding nothing but the next."""
     loops: list[For] = []
-    while isinstance(stmt, For) and stmt.kind is LoopKind.SERIAL and _is_constant(stmt.min, stmt.extent):
+    while isinstance(stmt, For) and stmt.kind is LoopKind.SERIAL and is_constant(stmt.min, stmt.extent):
         loops.append(stmt)
         stmt = stmt.body
     return loops
@@ -52,7 +52,8 @@ def joined(loops: list[For]) -> For | None:
     return For(var, start, extent, LoopKind.SERIAL, None, pragmas, body)
 
 
-def _is_constant(*expressions: Expr) -> bool:
+def is_constant(*expressions: Expr) -> bool:
+    """Whether all expressions are integer constants."""
     return all(isinstance(e, IntImm) for e in expressions)
 
 

@@ -37,7 +37,8 @@ from ..loops import uses
 from ..loops.dataflow import Scene, accesses, dependence, feeds
 from ..loops.nodes import Allocate, Buffer, For, Function, If, Launch, Seq, Stmt, Store, While, map_statements, seq
 from ..loops.walk import map_kernels, statements
-from .loop_nests import digits, iterations, joint_variable, serial_nest
+from .asynchronous_copies import is_fill
+from .loop_nests import digits, is_constant, iterations, joint_variable, serial_nest
 from .simplify_program import simplify_statement
 
 AHEAD = ".next"
@@ -101,7 +102,7 @@ def _prefetched(loops: list[For], facts: Facts, spare: int) -> Stmt | None:
         return None
     body = loops[-1].body
     parts = body.stmts if isinstance(body, Seq) else (body,)
-    fills = [i for i, part in enumerate(parts) if _is_fill(part, body, ring=False)]
+    fills = [i for i, part in enumerate(parts) if _is_prefetchable(part, body, ring=False)]
     held = _Held([parts[i] for i in fills])
     extent = iterations(loops)
     if extent < 2 or not fills or fills[-1] + 1 == len(parts) or held.registers > spare:
@@ -131,7 +132,7 @@ def _prefetched(loops: list[For], facts: Facts, spare: int) -> Stmt | None:
 def _stored_late(loop: For, scene: Scene, spare: int) -> Stmt | None:
     """The loop, with its loads for rings stored after its other work; None if it loads nothing, or too much."""
     parts = loop.body.stmts if isinstance(loop.body, Seq) else ()
-    fills = [part for part in parts if _is_fill(part, loop.body, ring=True)]
+    fills = [part for part in parts if _is_prefetchable(part, loop.body, ring=True)]
     others = [part for part in parts if part not in fills]
     held = _Held(fills)
     if loop.kind is not LoopKind.SERIAL or not fills or not any(map(uses.written, others)) or held.registers > spare:
@@ -145,21 +146,20 @@ def _stored_late(loop: For, scene: Scene, spare: int) -> Stmt | None:
     return held.allocated(For(loop.var, loop.min, loop.extent, loop.kind, None, loop.pragmas, body))
 
 
-def _is_fill(stmt: Stmt, body: Stmt, ring: bool) -> bool:
-    """Whether a statement only stores elements of shared memory, and only reads global memory that stays the same.
+def _is_prefetchable(stmt: Stmt, body: Stmt, ring: bool) -> bool:
+    """Whether a statement is a fill from global memory that stays the same.
 
     The memory is a ring of several stages, or has one.
     """
-    if isinstance(stmt, Store) and stmt.buffer.scope is not MemoryScope.SHARED:
-        return False
-    filled, sources = uses.written(stmt), uses.read(stmt)
+    sources = uses.read(stmt)
     return (
-        bool(filled and sources)
-        and all(buffer.scope is MemoryScope.SHARED and (buffer.stages > 1) is ring for buffer in filled)
+        bool(sources)
+        and is_fill(stmt)
+        and all((buffer.stages > 1) is ring for buffer in uses.written(stmt))
         and all(source.scope is MemoryScope.GLOBAL for source in sources)
         and not feeds(body, stmt)
         and all(
-            type(part) in (If, Seq, Store) or (isinstance(part, For) and _is_constant(part.min, part.extent))
+            type(part) in (If, Seq, Store) or (isinstance(part, For) and is_constant(part.min, part.extent))
             for part in statements(stmt)
         )
     )
@@ -227,10 +227,6 @@ class _Held:
 
 def _constant(extent: Expr) -> int:
     return extent.value if isinstance(extent, IntImm) else 0
-
-
-def _is_constant(*expressions: Expr) -> bool:
-    return all(isinstance(e, IntImm) for e in expressions)
 
 
 def _renamed(stmt: Stmt) -> Stmt:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from ...core.text import one_line
+from ...report.inline_svg import clean
 
 HUES = 8
 """Colours that tell neighbours apart: the classes `h0` to `h7`."""
@@ -67,14 +67,16 @@ class Picture:
         """A rectangle of a class; a `hint` appears when the pointer rests on it."""
         line = f' stroke-width="{_n(stroke)}"' if stroke else ""
         head = f'<rect class="{kind}" x="{_n(x)}" y="{_n(y)}" width="{_n(w)}" height="{_n(h)}"{line}'
-        self.parts.append(f"{head}><title>{clean(hint)}</title></rect>" if hint else f"{head}/>")
+        self.parts.append(f"{head}><title>{clean(one_line(hint))}</title></rect>" if hint else f"{head}/>")
         self._room(x + w, y + h)
 
     def text(self, x: float, y: float, what: str, size: float = FONT, kind: str = "", anchor: str = "start") -> None:
         """A line of text, its baseline at `y`."""
         named = f' class="{kind}"' if kind else ""
         at = f' text-anchor="{anchor}"' if anchor != "start" else ""
-        self.parts.append(f'<text{named} x="{_n(x)}" y="{_n(y)}" font-size="{_n(size)}"{at}>{clean(what)}</text>')
+        self.parts.append(
+            f'<text{named} x="{_n(x)}" y="{_n(y)}" font-size="{_n(size)}"{at}>{clean(one_line(what))}</text>'
+        )
         wide = text_width(what, size)
         self._room(x + {"start": wide, "middle": wide / 2, "end": 0.0}[anchor], y + size / 4)
 
@@ -137,11 +139,6 @@ def beside(pictures: Sequence[Picture], gap: float = 32.0, most: float = 1100.0)
 def text_width(what: str, size: float = FONT) -> float:
     """About how wide a line of text is."""
     return 0.58 * size * len(what)
-
-
-def clean(text: str) -> str:
-    """Text from anywhere as XML shows it: no markup, no control characters, no surrogates."""
-    return html.escape(one_line(text), quote=True)
 
 
 def _n(value: float) -> str:
