@@ -12,8 +12,8 @@ import pytest
 from tests.arith import generate
 from tests.arith.exact import UndefinedError, evaluate, size
 from tilewright.arith.rules import RULES as LOWERING_RULES
-from tilewright.arith.rules import lattice
 from tilewright.arith.rules.pattern import Pattern, Rule, Wild, compile_rules
+from tilewright.compat.arith import lattice
 from tilewright.core.dtype import BOOL, FLOAT32, DType
 from tilewright.expr import nodes as n
 

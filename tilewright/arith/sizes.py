@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +11,6 @@ from ..core.errors import UserError
 from ..expr import operators as build
 from ..expr.nodes import Expr, IntImm
 from .prove import is_size
-from .rearrange import weight
 from .simplify import prove, simplify
 
 
@@ -96,3 +96,16 @@ def written(value: Number, dtype: DType) -> Expr:
 def by_magnitude(value: Number) -> tuple[bool, float]:
     """The sort key of numbers: integers first, then sizes, products after their factors."""
     return (True, weight(value.expr)) if isinstance(value, Size) else (False, value)
+
+
+def weight(e: Expr) -> float:
+    """The size of an expression as a tree; a constant counts half."""
+    return sum(0.5 if isinstance(part, IntImm) else 1.0 for part in _tree(e))
+
+
+def _tree(e: Expr) -> Iterator[Expr]:
+    stack = [e]
+    while stack:
+        at = stack.pop()
+        yield at
+        stack.extend(at.children())

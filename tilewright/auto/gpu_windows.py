@@ -12,7 +12,7 @@ from functools import cached_property
 from itertools import product
 from math import gcd, prod
 
-from ..arith.linear_equations import coefficients
+from ..arith.coefficients import coefficients
 from ..arith.simplify import simplify
 from ..core.target import Target
 from ..expr.nodes import Expr, IntImm, Var

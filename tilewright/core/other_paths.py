@@ -16,6 +16,13 @@ from typing import Any
 PACKAGE = __name__.partition(".")[0]
 _DOORS = {
     "auto_scheduler": "auto_scheduler",
+    **{
+        f"arith.{part}": f"arith.{part}"
+        for part in (
+            "analyzer deduce int_set integer_inequalities integer_systems iter_divide lattice linear_equations "
+            "narrowing pairs rearrange reductions region_bounds smith"
+        ).split()
+    },
     "autotvm": "autotvm",
     "contrib": "contrib",
     "hybrid": "hybrid",

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import prod
 
-from ..arith.linear_equations import coefficients
+from ..arith.coefficients import coefficients
 from ..arith.simplify import simplify
 from ..codegen.kernel import root
 from ..codegen.vectors import flat_index, lane_offsets

@@ -1,8 +1,9 @@
-"""How an axis is made of others. Each relation owns all its behaviour.
+"""How an axis is made of others. Each relation owns all its behaviour for expressions.
 
 A relation connects the axes above it (closer to the operation's own axes) with the axes below it (closer to
 the loops). Below a relation every range starts at 0; only an operation's own axes carry another minimum.
-`bounds/infer.py` asks relations for ranges, `bounds/nest.py` for values, `bounds/guards.py` for guards.
+`bounds/infer.py` asks relations for ranges, `bounds/nest.py` for values, `bounds/guards.py` for guards. The machine
+model estimates ranges and values with arrays instead, one element per configuration (`tune/model/extents.py`).
 """
 
 from __future__ import annotations

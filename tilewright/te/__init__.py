@@ -37,7 +37,6 @@ from ..tensor.gradient.adjoints import gradient
 from ..tensor.reduction import comm_reducer, max, max_value, min, min_value, sum
 from ..tensor.scan import ScanOp, scan
 from ..tensor.script import ScriptOp as HybridOp
-from ..tensor.simplified_reduction import simplified as _simplified
 from ..tensor.tag_scope import tag_scope
 from . import operation as operation
 from . import schedule as schedule

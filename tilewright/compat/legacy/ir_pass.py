@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ...arith.analyzer import Analyzer
 from ...core.errors import UserError
 from ...core.other_paths import PACKAGE
 from ...core.refusals import old_name
@@ -18,6 +17,7 @@ from ...loops.structural import structural_equal as Equal
 from ...loops.structural import structural_hash as AttrsHash
 from ...passes.named_passes import COUNTERPARTS
 from ...tensor.axis import IterVar
+from ..arith.analyzer import Analyzer
 from ..stmt_functor import ir_transform
 from ..stmt_functor import post_order_visit as PostOrderVisit
 from ..stmt_functor import substitute as Substitute

@@ -25,11 +25,9 @@ from ...schedule.relations import Fuse, Relation, Split
 from ...schedule.schedule import At, Stage
 from ...tensor.axis import IterVar
 from ...tensor.tensor import ComputeOp, Tensor
+from .linear_forms import LinearForm, divided, form_of, joined, moves, plus, reach, remainder, scaled
 from .structure import Structure
 from .traced import Columns, Number
-
-Form = dict[Var, Number]
-"""How far an index moves when a loop takes a step."""
 
 
 class NotModelledError(Exception):
@@ -48,9 +46,9 @@ class StageExtents:
     """The loops around the stage, and its own."""
     extents: dict[IterVar, Number]
     region: list[Number]
-    begins: list[Form]
+    begins: list[LinearForm]
     """For each dimension of the region: how its beginning moves with the loops around the stage."""
-    forms: dict[IterVar, Form] = field(default_factory=dict)
+    forms: dict[IterVar, LinearForm] = field(default_factory=dict)
     """For each of the operation's own axes: how it moves with all loops of the path."""
     loop_extents: dict[Var, Number] = field(default_factory=dict)
     """The extents of all loops of the path."""
@@ -121,11 +119,11 @@ def _extents_of(
     scope = stage.scope or default_scope(tuple(loop.tag for loop in outer if loop.tag is not None))
     shape = [constant(extent) for extent in stage.op.shape]
     region: list[Number] = list(shape)
-    begins: list[Form] = [{} for _ in shape]
+    begins: list[LinearForm] = [{} for _ in shape]
     if not stage.is_output:
         needs = [_need(structure, stage, scope, reader, shape) for reader in readers]
         region = [_largest(sizes) for sizes in zip(*(sizes for sizes, _ in needs), strict=True)]
-        begins = [_joined(forms) for forms in zip(*(forms for _, forms in needs), strict=True)]
+        begins = [joined(forms) for forms in zip(*(forms for _, forms in needs), strict=True)]
     extents: dict[IterVar, Number] = dict(zip(stage.op.axis, region, strict=True))
     for axis in stage.op.loop_axes[len(stage.op.axis) :]:
         if axis.dom is None:
@@ -149,24 +147,11 @@ def constant(e: Any) -> int:
     return e.value
 
 
-def moves(step: Number) -> bool:
-    """Whether a step is one, in some configuration."""
-    return bool(step.any()) if isinstance(step, np.ndarray) else bool(step)
-
-
 def _largest(sizes: Iterable[Number]) -> Number:
     largest: Number = 0
     for size in sizes:
         largest = np.maximum(largest, size)
     return largest
-
-
-def _joined(forms: Iterable[Form]) -> Form:
-    made: Form = {}
-    for form in forms:
-        for var, step in form.items():
-            made[var] = np.maximum(made[var], step) if var in made else step
-    return made
 
 
 def _down(
@@ -189,13 +174,10 @@ def _down(
     return dict.fromkeys(relation.below, 1)
 
 
-# Forms
-
-
-def _forms(structure: Structure, columns: Columns, made: StageExtents) -> dict[IterVar, Form]:
+def _forms(structure: Structure, columns: Columns, made: StageExtents) -> dict[IterVar, LinearForm]:
     """How each axis of a stage moves with the loops of its path."""
     stage = made.stage
-    forms: dict[IterVar, Form] = {loop.axis: {loop.var: 1} for loop in stage.loops}
+    forms: dict[IterVar, LinearForm] = {loop.axis: {loop.var: 1} for loop in stage.loops}
     for relation in reversed(stage.relations):
         if isinstance(relation, Split):
             step = structure.number(relation, "factor", relation.factor, columns)
@@ -211,94 +193,9 @@ def _forms(structure: Structure, columns: Columns, made: StageExtents) -> dict[I
     return {axis: forms[axis] for axis in stage.roots}
 
 
-def plus(a: Form, b: Form, sign: int = 1) -> Form:
-    """The sum of two forms, or their difference."""
-    made = dict(a)
-    for var, step in b.items():
-        made[var] = made.get(var, 0) + sign * step
-    return made
-
-
-def scaled(form: Form, factor: Number) -> Form:
-    """Return a form multiplied by a number."""
-    return {var: step * factor for var, step in form.items()}
-
-
-def divided(form: Form, width: Number, extents: Mapping[Var, Number]) -> Form:
-    """Return the quotient by a width. Loops that stay within one multiple of the width do not move it."""
-    below = _stays_below(form, width, extents)
-    return {var: np.where(below[var], 0, step / width) for var, step in form.items()}
-
-
-def remainder(form: Form, width: Number, extents: Mapping[Var, Number]) -> Form:
-    """Return the remainder by a width. Loops with steps of whole widths do not move it; its reach is less."""
-    below = _stays_below(form, width, extents)
-    made: Form = {}
-    for var, step in form.items():
-        steps = np.maximum(extents.get(var, 1) - 1, 1)
-        wrapped = np.where(np.abs(step) >= width, step % width, np.minimum(np.abs(step), (width - 1) / steps))
-        made[var] = np.where(below[var], step, wrapped)
-    return made
-
-
-def _stays_below(form: Form, width: Number, extents: Mapping[Var, Number]) -> dict[Var, Number]:
-    """Return for each loop whether it stays below the width, together with all loops of smaller or equal steps.
-
-    It does if their sum is less than the greatest common divisor of the width and all larger steps.
-    """
-    far, ends = _rows(form.values()), _rows([extents.get(var, 1) for var in form])
-    far = np.abs(far)
-    small = far[None] <= far[:, None]  # for each loop, the loops with steps that are not larger
-    within = np.where(small, (far * (ends - 1))[None], 0).sum(axis=1)
-    unit = np.gcd(np.gcd.reduce(np.where(small, 0, far.astype(np.int64)[None]), axis=1), width)
-    return dict(zip(form, within < unit, strict=True))
-
-
-def _rows(values: Iterable[Number]) -> np.ndarray:
-    """One row for each number."""
-    each = list(values)
-    wide = max((len(value) for value in each if isinstance(value, np.ndarray) and value.ndim), default=1)
-    made = np.empty((len(each), wide))
-    for row, value in zip(made, each, strict=True):
-        row[:] = value
-    return made
-
-
-def form_of(e: Expr, roots: Mapping[Var, Form], extents: Mapping[Var, Number]) -> tuple[Form, Number]:
-    """How an index moves with the loops, and its constant."""
-    if isinstance(e, IntImm):
-        return {}, e.value
-    if isinstance(e, Var):
-        return roots.get(e, {}), 0
-    if isinstance(e, (n.Add, n.Sub)):
-        (a, p), (b, q) = form_of(e.a, roots, extents), form_of(e.b, roots, extents)
-        sign = 1 if isinstance(e, n.Add) else -1
-        return plus(a, b, sign), p + sign * q
-    if isinstance(e, n.Mul):
-        (a, p), (b, q) = form_of(e.a, roots, extents), form_of(e.b, roots, extents)
-        return (scaled(a, q), p * q) if not b else (scaled(b, p), p * q)
-    if isinstance(e, (n.FloorDiv, n.FloorMod, n.Div, n.Mod)) and isinstance(e.b, IntImm):
-        form, p = form_of(e.a, roots, extents)
-        if isinstance(e, (n.FloorDiv, n.Div)):
-            return divided(form, e.b.value, extents), p // e.b.value
-        return remainder(form, e.b.value, extents), p % e.b.value
-    joined = [form_of(child, roots, extents)[0] for child in e.children() if isinstance(child, Expr)]
-    return _joined(joined), 0
-
-
-def reach(form: Form, extents: Mapping[Var, Number], running: Iterable[Var] | None = None) -> Number:
-    """Return how far an index moves over all iterations of the given loops, by default of all known loops."""
-    total: Number = 0
-    wanted = None if running is None else set(running)
-    for var, step in form.items():
-        if wanted is None or var in wanted:
-            total = total + np.abs(step) * (extents.get(var, 1) - 1)
-    return total
-
-
 def _need(
     structure: Structure, stage: Stage, scope: MemoryScope, reader: StageExtents, shape: list[int]
-) -> tuple[list[Number], list[Form]]:
+) -> tuple[list[Number], list[LinearForm]]:
     """The region of a stage that one reader needs: extents, and how it begins."""
     inside = 0
     if isinstance(stage.placement, At):
@@ -311,7 +208,7 @@ def _need(
     }
     roots = {axis.var: form for axis, form in reader.forms.items()}
     sizes: list[Number] = []
-    begins: list[Form] = []
+    begins: list[LinearForm] = []
     indices = [load.indices for load in _reads(structure, reader, stage.id)]
     for d, extent in enumerate(shape):
         found = [form_of(i[d], roots, reader.loop_extents) for i in indices]
@@ -319,7 +216,7 @@ def _need(
         wide = _largest(reach(form, reader.loop_extents, running) for form, _ in found) + spread
         size = np.minimum(np.floor(wide + 1 + 1e-6).astype(np.int64), extent)
         sizes.append(size)
-        begin = _joined({v: s for v, s in form.items() if v not in running} for form, _ in found)
+        begin = joined({v: s for v, s in form.items() if v not in running} for form, _ in found)
         begins.append({} if np.all(size == extent) else {v: s * (size < extent) for v, s in begin.items()})
     return sizes, begins
 

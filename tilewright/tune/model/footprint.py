@@ -10,7 +10,8 @@ from ...core.hardware import WarpMemory
 from ...expr import nodes as n
 from ...expr.nodes import Var
 from ...tensor.tensor import Tensor
-from .extents import Form, StageExtents, constant, moves, reach
+from .extents import StageExtents, constant
+from .linear_forms import LinearForm, moves, reach
 from .traced import Number
 
 
@@ -28,7 +29,7 @@ def global_shape(load: n.Load) -> list[int]:
     return [constant(extent) for extent in load.source.shape]
 
 
-def address_steps(forms: Sequence[Form], shape: Sequence[Number]) -> dict[Var, Number]:
+def address_steps(forms: Sequence[LinearForm], shape: Sequence[Number]) -> dict[Var, Number]:
     """How far the address of an access moves, in elements, when a loop takes a step."""
     steps: dict[Var, Number] = {}
     for form, stride in zip(forms, strides(shape), strict=True):
@@ -37,7 +38,7 @@ def address_steps(forms: Sequence[Form], shape: Sequence[Number]) -> dict[Var, N
     return steps
 
 
-def fresh_part(found: StageExtents, load: n.Load, forms: Sequence[Form], memory: WarpMemory) -> Number:
+def fresh_part(found: StageExtents, load: n.Load, forms: Sequence[LinearForm], memory: WarpMemory) -> Number:
     """Return the part of a thread's loads that reach a new sector.
 
     The thread's loops walk along a run of neighbours. The first load of a sector fetches it, and the cache has it for
@@ -58,7 +59,7 @@ def fresh_part(found: StageExtents, load: n.Load, forms: Sequence[Form], memory:
     return part
 
 
-def block_spans(found: StageExtents, load: n.Load, forms: Sequence[Form]) -> list[Number]:
+def block_spans(found: StageExtents, load: n.Load, forms: Sequence[LinearForm]) -> list[Number]:
     """The extent that a block reads along each dimension of a tensor."""
     inside = {loop.var for loop in found.path if loop.tag is None or not loop.tag.is_block}
     ends = zip(forms, global_shape(load), strict=True)
@@ -77,7 +78,7 @@ def sector_bytes(spans: Sequence[Number], load: n.Load, memory: WarpMemory) -> N
     return made
 
 
-def differs_by_block(found: StageExtents, forms: Sequence[Form]) -> bool:
+def differs_by_block(found: StageExtents, forms: Sequence[LinearForm]) -> bool:
     """Whether blocks read different parts of a tensor in some configuration."""
     blocks = [loop.var for loop in found.path if loop.tag is not None and loop.tag.is_block]
     return any(moves(form.get(var, 0)) for form in forms for var in blocks)

@@ -13,7 +13,8 @@ from ...expr import nodes as n
 from ...expr.nodes import Expr
 from ...expr.traverse import post_order
 from ...tensor.reduction import Reduce
-from .extents import KernelExtents, StageExtents, constant, moves, reach
+from .extents import KernelExtents, StageExtents, constant
+from .linear_forms import moves, reach
 from .traced import Number
 
 

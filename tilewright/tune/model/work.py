@@ -21,10 +21,11 @@ from ...schedule.schedule import At
 from ...tensor.axis import AxisKind
 from ...tensor.reduction import Reduce
 from ...tensor.tensor import Tensor
-from .extents import Form, KernelExtents, StageExtents, constant, form_of, moves, reach
+from .extents import KernelExtents, StageExtents, constant
 from .footprint import address_steps, block_spans, differs_by_block, fresh_part, global_shape, sector_bytes
 from .guards import behind_branches, is_clipped, is_guarded, only_copies
 from .lanes import WarpLanes, address, as_column, sectors, unravelled, value_of, wavefronts
+from .linear_forms import LinearForm, form_of, moves, reach
 from .loads_in_padding import never_loads
 from .operations import evaluations, operations
 from .structure import Structure
@@ -161,7 +162,7 @@ class Work:
             apart = apart | ~((extent == 1) | limit | asked)
         return _Loops(loops, extents, written, marked, apart)
 
-    def _local_forms(self, found: StageExtents) -> Iterable[Form]:
+    def _local_forms(self, found: StageExtents) -> Iterable[LinearForm]:
         """How indices of registers move: their loops are always unrolled."""
         roots = {axis.var: form for axis, form in found.forms.items()}
         own = {loop.var for loop in found.path if loop.stage == found.stage.id and loop.tag is None}
@@ -238,7 +239,7 @@ class Work:
             total = loops.repeated(data)
         self._store(found, place, total / vector, vector)
 
-    def _distinct(self, found: StageExtents, forms: list[Form], loops: _Loops) -> Number:
+    def _distinct(self, found: StageExtents, forms: list[LinearForm], loops: _Loops) -> Number:
         """The part of unrolled loads that read something new: equal loads become one."""
         written = {loop.var: flag for loop, flag in zip(loops.loops, loops.written, strict=True) if loop.tag is None}
         places, copies = np.ones(self.count), np.ones(self.count)
@@ -250,7 +251,7 @@ class Work:
                 copies = copies * np.where(flag, found.loop_extents[var], 1)
         return np.minimum(places / copies, 1)
 
-    def _merged(self, found: StageExtents, source: StageExtents, forms: list[Form], loops: _Loops) -> Number:
+    def _merged(self, found: StageExtents, source: StageExtents, forms: list[LinearForm], loops: _Loops) -> Number:
         """The number of loads of neighbouring words of shared memory that become one.
 
         Unrolled, they are adjacent, and the back end's compiler joins them if the first is aligned.
@@ -381,7 +382,7 @@ class Work:
         self._add("stored_bytes", float(prod(constant(e) for e in found.stage.op.shape) * size))
 
     def _cached(
-        self, found: StageExtents, load: n.Load, forms: list[Form], place: np.ndarray,
+        self, found: StageExtents, load: n.Load, forms: list[LinearForm], place: np.ndarray,
         times: Number, alone: Number, vector: Number,
     ) -> None:  # fmt: skip
         """The sectors of direct loads: fetched ones, and hits of the cache by their bank conflicts."""
@@ -393,7 +394,7 @@ class Work:
         self._add("fresh_sectors", times * fresh * touched)
         self._add("near_sectors", times * (1 - fresh) * hit)
 
-    def _footprint(self, found: StageExtents, load: n.Load, forms: list[Form]) -> None:
+    def _footprint(self, found: StageExtents, load: n.Load, forms: list[LinearForm]) -> None:
         """The bytes that a block reads, each once, and the bytes that the whole grid reads."""
         spans = block_spans(found, load, forms)
         near = sector_bytes(spans, load, self.memory)

@@ -11,7 +11,7 @@ from tests.arith.exact import UndefinedError, evaluate, points
 from tests.arith.generate import number
 from tests.errors.refused import refused
 from tilewright import arith, te, tir
-from tilewright.arith.int_set import neg_inf, pos_inf
+from tilewright.compat.arith.int_set import neg_inf, pos_inf
 
 a, b, c, d = (te.var(name) for name in "abcd")
 x, y, z = (te.var(name) for name in "xyz")

@@ -11,17 +11,18 @@ from itertools import product
 from math import inf
 from typing import Any
 
-from ..core.errors import UserError
-from ..expr.nodes import FALSE, TRUE, Expr, IntImm, Var
-from ..expr.operators import add, const, floordiv, maximum, minimum, multiply, subtract
-from ..expr.ranges import Range
-from ..expr.traverse import substitute, uses_any
-from .facts import Facts
+from ...arith.coefficients import coefficients
+from ...arith.facts import Facts
+from ...arith.interval import bounds
+from ...arith.simplify import prove, simplify
+from ...core.errors import UserError
+from ...expr.nodes import FALSE, TRUE, Expr, IntImm, Var
+from ...expr.operators import add, const, floordiv, maximum, minimum, multiply, subtract
+from ...expr.ranges import Range
+from ...expr.traverse import substitute, uses_any
 from .int_set import as_domains, facts_of
 from .integer_systems import IntConstraints, IntConstraintsTransform, known_of_parameters, problem
-from .interval import bounds
-from .linear_equations import coefficients, nonnegative_forms
-from .simplify import prove, simplify
+from .linear_equations import nonnegative_forms
 
 
 class _Bounds:

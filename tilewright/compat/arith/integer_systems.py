@@ -9,11 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..core.errors import UserError
-from ..core.refusals import not_made
-from ..expr import nodes as n
-from ..expr.nodes import FALSE, TRUE, Expr, IntImm, Var
-from ..expr.operators import (
+from ...arith.coefficients import coefficients
+from ...arith.facts import EMPTY, Facts
+from ...arith.simplify import simplify
+from ...core.errors import UserError
+from ...core.refusals import not_made
+from ...expr import nodes as n
+from ...expr.nodes import FALSE, TRUE, Expr, IntImm, Var
+from ...expr.operators import (
     add,
     as_expr,
     condition,
@@ -23,12 +26,10 @@ from ..expr.operators import (
     multiply,
     subtract,
 )
-from ..expr.ranges import Range
-from ..expr.traverse import substitute
-from .facts import EMPTY, Facts
+from ...expr.ranges import Range
+from ...expr.traverse import substitute
 from .int_set import as_domains, facts_of, swept
-from .linear_equations import as_variables, coefficients
-from .simplify import simplify
+from .linear_equations import as_variables
 from .smith import smith_normal_form
 
 

@@ -10,7 +10,7 @@ import pytest
 from tests.arith.exact import evaluate, points
 from tests.errors.refused import refused
 from tilewright import arith, te, testing, tir
-from tilewright.arith.smith import smith_normal_form
+from tilewright.compat.arith.smith import smith_normal_form
 
 a = te.var("a")
 x, y, z = (te.var(name) for name in "xyz")

@@ -6,12 +6,12 @@ from collections.abc import Callable
 from itertools import combinations
 from typing import Any
 
-from ..expr import nodes as n
-from ..expr.nodes import Expr, IntImm
-from .affine import Affine
-from .engine import linear
-from .facts import Facts
-from .room import has_room
+from ...arith.affine import Affine
+from ...arith.engine import linear
+from ...arith.facts import Facts
+from ...arith.room import has_room
+from ...expr import nodes as n
+from ...expr.nodes import Expr, IntImm
 
 Term = tuple[Any, int]
 """An atom and its coefficient."""

@@ -2,30 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from math import inf
 from typing import Any, ClassVar, NoReturn
 
-from ..core.dtype import DType
-from ..core.errors import UserError
-from ..core.refusals import missing
-from ..expr.nodes import TRUE, Broadcast, Div, Expr, FloorDiv, FloorMod, IntImm, Mod, SizeVar, Var
-from ..expr.operators import as_expr, condition, const
-from ..expr.traverse import post_order, substitute, uses_any, variables
-from .facts import EMPTY, Bound, is_index
+from ...arith.facts import EMPTY, Bound, is_index
+from ...arith.interval import bounds
+from ...arith.modular import residues
+from ...arith.simplify import prove, prove_equal, simplify
+from ...arith.sizes import weight
+from ...arith.truncated import as_written
+from ...core.dtype import DType
+from ...core.errors import UserError
+from ...core.refusals import missing
+from ...expr.nodes import TRUE, Broadcast, Div, Expr, FloorDiv, FloorMod, IntImm, Mod, SizeVar, Var
+from ...expr.operators import as_expr, condition, const
+from ...expr.traverse import post_order, substitute, uses_any, variables
+from ...tensor.reduction import Reduce
 from .int_set import IntervalSet, as_domains, as_set, facts_of, neg_inf, pos_inf, set_of, swept
-from .interval import bounds
-from .modular import residues
 from .narrowing import narrowed_apart
-from .rearrange import rearrange, weight
-from .simplify import prove, prove_equal, simplify
-from .truncated import as_written
+from .rearrange import rearrange
+from .reductions import Simplifier, simplify_reduction
 
-Simplifier = Callable[[Expr], Expr]
-SIMPLIFIERS: dict[type, Callable[[Any, Analyzer, Simplifier], Expr]] = {}
-"""How to simplify expressions of higher floors with variables of their own; by the type, and filled there."""
 _INFINITY = 2**63 - 1
 _NEGATIVE_INFINITY = -(2**63)
 
@@ -179,9 +179,11 @@ class Analyzer:
 
     def _whole(self, expr: Any, simplest: Simplifier) -> Expr:
         known = _divisible(self._known(expr))
-        rewrite = SIMPLIFIERS.get(type(known))
-        if rewrite is not None:
-            return rewrite(known, self, lambda part: self._whole(part, simplest))
+        if isinstance(known, Reduce):
+            for axis in known.axes if not known.ends else ():  # the analyzer knows their ranges from then on
+                if axis.dom is not None:
+                    self.bind(axis.var, axis.dom)
+            return simplify_reduction(known, lambda part: self._whole(part, simplest))
         return as_written(simplest(known), known, self._facts)
 
     def _simplest(self, known: Expr) -> Expr:

@@ -10,21 +10,21 @@ form in which they were written. A step is taken if the result is smaller, or if
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from math import gcd
 from typing import Any
 
-from ..expr import nodes as n
-from ..expr.effects import contains_effects
-from ..expr.nodes import FALSE, TRUE, Expr, IntImm
-from ..expr.traverse import post_order
-from .affine import Affine, immediate
-from .engine import linear
-from .facts import Facts, is_index
+from ...arith.affine import Affine, immediate
+from ...arith.engine import linear
+from ...arith.facts import Facts, is_index
+from ...arith.room import has_room
+from ...arith.simplify import simplify
+from ...arith.sizes import weight
+from ...expr import nodes as n
+from ...expr.effects import contains_effects
+from ...expr.nodes import FALSE, TRUE, Expr, IntImm
+from ...expr.traverse import post_order
+from .lattice import COMPILED
 from .pairs import without_pairs
-from .room import has_room
-from .rules.lattice import COMPILED
-from .simplify import simplify
 
 _MOST_STEPS = 64
 _MOST_NODES = 2000
@@ -212,16 +212,3 @@ def _leading_zeros(e: n.Call) -> Expr | None:
     if not isinstance(value, IntImm) or value.value <= 0:
         return None
     return IntImm(value.dtype.bits - value.value.bit_length(), e.dtype)
-
-
-def weight(e: Expr) -> float:
-    """The size of an expression as a tree; a constant counts half."""
-    return sum(0.5 if isinstance(part, IntImm) else 1.0 for part in _tree(e))
-
-
-def _tree(e: Expr) -> Iterator[Expr]:
-    stack = [e]
-    while stack:
-        at = stack.pop()
-        yield at
-        stack.extend(at.children())

@@ -10,8 +10,9 @@ import pytest
 from tests.arith import generate
 from tests.arith.exact import UndefinedError, evaluate
 from tilewright import arith, te, tir
-from tilewright.arith.rearrange import rearrange, weight
 from tilewright.arith.simplify import simplify
+from tilewright.arith.sizes import weight
+from tilewright.compat.arith.rearrange import rearrange
 from tilewright.expr import nodes as n
 
 x, y, z = te.var("x"), te.var("y"), te.var("z")

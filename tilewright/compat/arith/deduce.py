@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ..core.errors import UserError
-from ..expr import nodes as n
-from ..expr.nodes import Expr, IntImm, Var
-from ..expr.operators import add, as_expr, const, floordiv, floormod, multiply, subtract
-from ..expr.traverse import post_order, uses_any, variables
-from .facts import Facts, is_index
+from ...arith.coefficients import coefficients, exactly
+from ...arith.facts import Facts, is_index
+from ...arith.simplify import prove, simplify
+from ...core.errors import UserError
+from ...expr import nodes as n
+from ...expr.nodes import Expr, IntImm, Var
+from ...expr.operators import add, as_expr, const, floordiv, floormod, multiply, subtract
+from ...expr.traverse import post_order, uses_any, variables
 from .int_set import (
     EVERYTHING,
     INFINITIES,
@@ -22,8 +24,6 @@ from .int_set import (
     facts_of,
     swept,
 )
-from .linear_equations import coefficients, exactly
-from .simplify import prove, simplify
 
 
 def deduce_bound(var: Any, cond: Any, hint_map: Any, relax_map: Any) -> IntervalSet:

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ..core.errors import UserError
-from ..expr.nodes import Expr, IntImm, Var
-from ..expr.operators import add, as_expr, const, multiply, subtract
-from ..expr.ranges import Range
-from ..expr.traverse import uses_any
-from .facts import EMPTY
+from ...arith.facts import EMPTY
+from ...arith.iter_map import detect_iter_map
+from ...arith.iter_marks import IterMapLevel, IterSumExpr
+from ...arith.simplify import simplify
+from ...arith.sizes import number
+from ...core.errors import UserError
+from ...expr.nodes import Expr, IntImm, Var
+from ...expr.operators import add, as_expr, const, multiply, subtract
+from ...expr.ranges import Range
+from ...expr.traverse import uses_any
 from .int_set import IntervalSet, as_domains, facts_of, swept
-from .iter_map import detect_iter_map
-from .iter_marks import IterMapLevel, IterSumExpr
-from .simplify import simplify
-from .sizes import number
 
 
 def estimate_region_lower_bound(region: Any, var_dom: Any, predicate: Any) -> list[IntervalSet] | None:

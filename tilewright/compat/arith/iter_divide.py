@@ -7,11 +7,8 @@ from functools import reduce
 from math import prod
 from typing import Any
 
-from ..expr.nodes import TRUE, Expr, Var
-from ..expr.operators import as_expr, const, logical_and
-from ..expr.traverse import uses_any
-from .iter_map import detect_iter_map
-from .iter_marks import (
+from ...arith.iter_map import detect_iter_map
+from ...arith.iter_marks import (
     IterMapLevel,
     IterMark,
     IterSplitExpr,
@@ -19,7 +16,10 @@ from .iter_marks import (
     normalize_iter_map_to_expr,
     split_of,
 )
-from .sizes import number, written
+from ...arith.sizes import number, written
+from ...expr.nodes import TRUE, Expr, Var
+from ...expr.operators import as_expr, const, logical_and
+from ...expr.traverse import uses_any
 
 
 def subspace_divide(

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...arith.rules.pattern import Rule, compile_rules, constants, match, rule, wild
 from ...expr.nodes import EQ, FALSE, NE, TRUE, And, Div, FloorDiv, IfThenElse, Max, Min, Mul, Or, Select
-from .pattern import Rule, compile_rules, constants, match, rule, wild
 
 c, u, v, w, x, y, z = wild("c u v w x y z")
 a, b = constants("a b")

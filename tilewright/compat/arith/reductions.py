@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from ..arith.analyzer import SIMPLIFIERS, Analyzer, Simplifier
-from ..expr.effects import contains_effects
-from ..expr.nodes import Expr
-from ..expr.traverse import variables
-from .reduction import CommReducer, Reduce
+from collections.abc import Callable
+
+from ...expr.effects import contains_effects
+from ...expr.nodes import Expr
+from ...expr.traverse import variables
+from ...tensor.reduction import CommReducer, Reduce
+
+Simplifier = Callable[[Expr], Expr]
 
 
-def simplified(reduction: Reduce, analyzer: Analyzer, simplest: Simplifier) -> Expr:
-    """A reduction with simple parts, and with the components that its result depends on.
-
-    The analyzer knows the ranges of the reduction's axes from then on.
-    """
+def simplify_reduction(reduction: Reduce, simplest: Simplifier) -> Expr:
+    """A reduction with simple parts, and with the components that its result depends on."""
     if reduction.ends:
         return reduction
-    for axis in reduction.axes:
-        if axis.dom is not None:
-            analyzer.bind(axis.var, axis.dom)
     combiner = _simple(reduction.combiner, simplest)
     kept = _needed(reduction, combiner)
 
@@ -57,6 +54,3 @@ def _needed(reduction: Reduce, combiner: CommReducer) -> list[int]:
         found.add(at)
         open_ |= {places[var] for var in variables(combiner.result[at]) if var in places} - found
     return sorted(found)
-
-
-SIMPLIFIERS[Reduce] = simplified

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from ..core.dtype import DType
-from ..expr.nodes import Add, Cast, Expr, Mul, Sub
-from ..expr.traverse import post_order
-from .affine import Affine
-from .engine import linear
-from .facts import Facts, is_index
-from .interval import bounds
-from .room import has_room
+from ...arith.affine import Affine
+from ...arith.engine import linear
+from ...arith.facts import Facts, is_index
+from ...arith.interval import bounds
+from ...arith.room import has_room
+from ...core.dtype import DType
+from ...expr.nodes import Add, Cast, Expr, Mul, Sub
+from ...expr.traverse import post_order
 
 
 def narrowed_apart(e: Expr, facts: Facts) -> Expr:

@@ -7,18 +7,18 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
-from ..core.dtype import INT64, DType
-from ..core.errors import UserError
-from ..expr.nodes import Expr, FloorDiv, IntImm, Max, Min, Mul, Ramp, Var
-from ..expr.operators import add, as_expr, maximum, minimum, multiply, subtract
-from ..expr.traverse import uses_any
-from .affine import Affine
-from .engine import linear, merged
-from .facts import EMPTY, Facts, Range, is_index
-from .interval import bounds
-from .region import extremes
-from .simplify import prove, simplify
-from .write import write
+from ...arith.affine import Affine
+from ...arith.engine import linear, merged
+from ...arith.facts import EMPTY, Facts, Range, is_index
+from ...arith.interval import bounds
+from ...arith.region import extremes
+from ...arith.simplify import prove, simplify
+from ...arith.write import write
+from ...core.dtype import INT64, DType
+from ...core.errors import UserError
+from ...expr.nodes import Expr, FloorDiv, IntImm, Max, Min, Mul, Ramp, Var
+from ...expr.operators import add, as_expr, maximum, minimum, multiply, subtract
+from ...expr.traverse import uses_any
 
 POSITIVE_INFINITY = Var("pos_inf", "handle")
 NEGATIVE_INFINITY = Var("neg_inf", "handle")

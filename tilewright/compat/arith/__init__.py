@@ -1,0 +1,1 @@
+"""Integer analysis that only scripts ask for: `Analyzer`, integer sets, systems of equations and inequalities."""
