@@ -6,7 +6,7 @@ from pathlib import Path
 
 from benchmarks.steps import transpose
 from examples.conv2d_hwcn import Problem, virtual
-from tilewright.explain.explanation import chosen_target, findings
+from tilewright.explain.explanation import chosen_target, explanation_data
 from tilewright.explain.pictures.banks import draw_banks
 from tilewright.explain.pictures.svg import Picture, beside
 from tilewright.tune.model.machine import Rates
@@ -66,7 +66,7 @@ def banks() -> Picture:
     made: list[Picture] = []
     target = chosen_target("cuda")
     for kind in ("tile", "padded"):
-        (kernel,) = findings(transpose(kind, 4096)[0], target, None, None, compiled=False).kernels
+        (kernel,) = explanation_data(transpose(kind, 4096)[0], target, None, None, compiled=False).kernels
         (load,) = [a for a in kernel.counts.accesses.values() if a.buffer == "A.shared" and not a.stores]
         made.append(draw_banks(load, target.hardware.warp_memory, target.hardware.warp))
     return beside(made, most=900)

@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[2]
 ELSEWHERE = {"hybrid": "te.hybrid", "stmt_functor": "tir.stmt_functor"}
 INNER = {
     "tilewright.compat." + name
-    for name in ("generic_function", "topi", "topi.by_template", "topi.schedule_names", "topi.workloads")
+    for name in ("arith", "generic_function", "topi", "topi.by_template", "topi.schedule_names", "topi.workloads")
 }
 INNER |= {"tilewright.compat.messages" + name for name in ("", ".arrays", ".expressions", ".names", ".tensors")}
 """Modules without a path of their own: others have their names."""

@@ -60,7 +60,7 @@ def explain(
     sizes: Mapping[Any, int] | None = None,
 ) -> Explanation:
     """Explain the program of a schedule on a target; see `Schedule.explain`."""
-    return Explanation(**vars(findings(handle, chosen_target(target), args, sizes, compiled=True)))
+    return Explanation(**vars(explanation_data(handle, chosen_target(target), args, sizes, compiled=True)))
 
 
 def chosen_target(target: Any) -> Target:
@@ -68,7 +68,7 @@ def chosen_target(target: Any) -> Target:
     return resolve_target(Target.parse(target) if target is not None else Target.current() or Target("cuda"))
 
 
-def findings(
+def explanation_data(
     handle: ScheduleHandle, target: Target, args: Sequence[Any] | None, sizes: Mapping[Any, int] | None, compiled: bool
 ) -> ExplanationData:
     """Return the explanation of a schedule; if `compiled`, with the registers that NVIDIA's compiler allocates."""

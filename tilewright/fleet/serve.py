@@ -38,7 +38,7 @@ async def serve(address: str, security: Any, options: WorkerOptions) -> None:
     try:
         announcement = await host.open()
         print(f"{host.name}: {announcement.attributes.name}, for {address}", flush=True)
-        # Named so that the guard removes it if this process is killed.
+        # Named so that the watchdog removes it if this process is killed.
         with tempfile.TemporaryDirectory(prefix=folder_name(tuner_mark(), "worker-")) as folder:
             while not stop.is_set():
                 await _join(address, security, host, stop, folder)

@@ -51,7 +51,7 @@ class MeasureSession:
         self.builder = builder or LocalBuilder()
         self.runner = runner or LocalRunner()
         self._target = Target.parse(target)
-        # Made when first needed. The server, or the guard, removes it should this process be killed.
+        # Made when first needed. The server, or the watchdog, removes it should this process be killed.
         self._folder = Path(tempfile.gettempdir()) / folder_name(tuner_mark(), uuid.uuid4().hex)
         self._folder_made = False
         self._servers_without_device = self._servers_without_result = 0

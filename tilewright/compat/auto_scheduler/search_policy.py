@@ -1,4 +1,8 @@
-"""Searches: the ranked schedule first, then candidates that are measured."""
+"""Searches: the ranked schedule first, then candidates that are measured.
+
+Candidates of `tw.auto_schedule` go through the campaign of every search. The states of a script's own rules are in no
+space, and a script's own runner measures nothing else: `SearchPolicy.search` has a loop for these.
+"""
 
 from __future__ import annotations
 

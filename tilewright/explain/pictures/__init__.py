@@ -14,7 +14,7 @@ from ...driver import refined_bounds
 from ...report.files import write_text
 from ...schedule.handle import ScheduleHandle
 from ...schedule.schedule import Schedule
-from ..explanation import chosen_target, findings
+from ..explanation import chosen_target, explanation_data
 from .banks import bank_pictures
 from .fragments import draw_fragments
 from .stages import draw_stages
@@ -40,7 +40,7 @@ def draw(
     chosen = chosen_target(target)
     makers: dict[str, Callable[[], list[Picture]]] = {
         "tile": lambda: [draw_tile(tile, chosen.warp_size) for tile in tiles(schedule, _bounds())],
-        "banks": lambda: bank_pictures(findings(handle, chosen, args, sizes, compiled=False)),
+        "banks": lambda: bank_pictures(explanation_data(handle, chosen, args, sizes, compiled=False)),
         "fragments": lambda: _fragments(_bounds()),
         "schedule": lambda: [draw_stages(schedule)],
     }
