@@ -26,7 +26,7 @@ def test_a_refusal_without_words_says_what_was_asked() -> None:
 
 
 def test_who_is_hooked_in_finds_the_words(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(refusals, "_explains", {})
+    monkeypatch.setattr(refusals, "_modules_of_subjects", {})
     words: Any = ModuleType("made_up_words")
     words.error_for = lambda asked, thing, *operands: ValueError(f"{asked} with {operands}")
     monkeypatch.setitem(sys.modules, words.__name__, words)
@@ -36,7 +36,7 @@ def test_who_is_hooked_in_finds_the_words(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_a_missing_name_without_words_is_a_plain_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(refusals, "_explains", {})
+    monkeypatch.setattr(refusals, "_modules_of_subjects", {})
     error = missing("the stage", "tensorize", ["split"])
     assert type(error) is AttributeError
     assert str(error) == "the stage has no attribute 'tensorize'"
