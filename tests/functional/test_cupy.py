@@ -205,7 +205,7 @@ def test_an_output_of_one_place_is_refused(monkeypatch: pytest.MonkeyPatch) -> N
     face(monkeypatch, np.from_dlpack, lambda: 0)
     x, w = np.ones((2, 4, 9, 9), "float32"), np.ones((4, 1, 3, 3), "float32")
     out = np.lib.stride_tricks.as_strided(np.zeros(1, "float32"), (2, 4, 7, 7), (0, 0, 0, 0))
-    with pytest.raises(UserError, match="several elements of out are one place in memory"):
+    with pytest.raises(UserError, match="conv2d: several elements of out are one place in memory"):
         tw.conv2d(ndarray(x), ndarray(w), groups=4, out=ndarray(out))
 
 

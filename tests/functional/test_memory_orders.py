@@ -149,7 +149,7 @@ def test_random_layers_in_random_memory_on_a_gpu(monkeypatch: pytest.MonkeyPatch
 @pytest.mark.parametrize("weight", [(8, 1, 3, 3), (64, 8, 3, 3)], ids=["ours", "PyTorch's own kernel"])
 def test_an_output_whose_elements_are_one_place_is_refused(weight: tuple[int, ...], requires_grad: bool) -> None:
     x, w = torch.randn(2, 8, 9, 10, requires_grad=requires_grad), torch.randn(weight)
-    with pytest.raises(UserError, match="several elements of out are one place in memory"):
+    with pytest.raises(UserError, match="conv2d: several elements of out are one place in memory"):
         tw.conv2d(x, w, groups=8 // weight[1], out=torch.zeros(1).expand(2, weight[0], 7, 8))
 
 

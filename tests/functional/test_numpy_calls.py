@@ -159,11 +159,11 @@ def test_out_is_written_and_returned() -> None:
     for out in (np.empty((1, 2, 4, 6), np.float32), np.asfortranarray(np.empty((1, 2, 4, 6), np.float32))):
         assert tw.conv2d(x, w, groups=2, out=out) is out
         same(out, wanted)
-    with pytest.raises(UserError, match="out shares memory with an input"):
+    with pytest.raises(UserError, match="conv2d: out shares memory with an input"):
         tw.conv2d(x, w, padding=1, groups=2, out=x)
     frozen = np.empty((1, 2, 4, 6), np.float32)
     frozen.flags.writeable = False
-    with pytest.raises(UserError, match="out is read-only"):
+    with pytest.raises(UserError, match="conv2d: out is read-only"):
         tw.conv2d(x, w, groups=2, out=frozen)
 
 
@@ -190,7 +190,7 @@ def test_out_of_our_own_arrays() -> None:
     residual, shifted = (memory.as_strided((1, 2, 4, 6), (48, 24, 6, 1), start) for start in (0, 1))
     added = wanted + residual.numpy()
     same(tw.conv2d(ours, weight, groups=2, residual=residual, out=shifted).numpy(), added)
-    with pytest.raises(UserError, match="out shares memory with an input"):
+    with pytest.raises(UserError, match="conv2d: out shares memory with an input"):
         tw.conv2d(ours, weight, padding=1, groups=2, out=ours)
 
 

@@ -99,7 +99,7 @@ def test_mistakes_are_named() -> None:
         tw.conv2d(X, [1.0])
     with pytest.raises(UserError, match="x is on meta"):
         tw.explain_call(tw.conv2d, X.to("meta"), W.to("meta"), groups=6)
-    with pytest.raises(UserError, match="out shares memory with an input"):
+    with pytest.raises(UserError, match="conv2d: out shares memory with an input"):
         tw.conv2d(X, W[:6].contiguous(), padding=1, groups=6, out=X)
 
 

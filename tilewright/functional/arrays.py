@@ -21,7 +21,7 @@ from ..runtime.foreign import STREAMS, on_stream_of
 from ..runtime.from_dlpack import from_dlpack
 from .arguments.activations import custom
 from .arguments.call import CallOptions, OperatorCall
-from .arguments.outputs import check_apart, check_places
+from .arguments.outputs import ArrayMemory, check_places
 from .arguments.signature import Arrays, Described, Signature, signature
 from .planning.plans import runner_of
 from .programs.running import Program
@@ -100,8 +100,8 @@ def _computed(call: OperatorCall, library: Library) -> Any:
     suits = target is not None and not reverse and _lies_in_rows(target) and int(target.handle or 0) % aligned == 0
     result = target if suits and target is not None else empty(checked.shape, seen.x.dtype, on)
     if suits:
-        check_apart(any(array is not None and _overlap(array, result) for array in given[:2]), name=name)
-        given[2:] = [_apart(array, result) for array in given[2:]]
+        _MEMORY.check_inputs(name, result, given[:2])
+        given[2:] = [_MEMORY.apart(array, result) for array in given[2:]]
     if result.size:
         ready = [a if int(a.handle) % aligned == 0 else a.copyto(on) for a in (*given, result) if a is not None]
         run([int(array.handle) for array in ready], on.driver.consumer_stream(on.index) or 0)
@@ -119,7 +119,7 @@ def _written(name: str, out: Any) -> NDArray:
     if _is_reversed(out):
         out = out[tuple(slice(None, None, -1 if step < 0 else 1) for step in out.strides)]
     target = out if isinstance(out, NDArray) else from_dlpack(out)
-    check_places(target.shape, target.strides or (), name=name)
+    check_places(name, target.shape, target.strides or ())
     return target
 
 
@@ -136,14 +136,9 @@ def _overlap(a: NDArray, b: NDArray) -> bool:
     return a.start < b.end and b.start < a.end
 
 
-def _apart(array: NDArray | None, out: NDArray) -> NDArray | None:
-    """Return a bias or a residual, copied if it overlaps `out`: the kernel would write it before reading it.
-
-    A residual may be `out` itself.
-    """
-    if array is None or (array.start, array.end) == (out.start, out.end) or not _overlap(array, out):
-        return array
-    return array.copyto(array.device)
+_MEMORY = ArrayMemory(
+    "an array", lambda array: (array.start, array.end), _overlap, lambda array: array.copyto(array.device)
+)
 
 
 def prepared(name: str, seen: Arrays, options: CallOptions) -> tuple[Signature, Program]:

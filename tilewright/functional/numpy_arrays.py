@@ -18,7 +18,7 @@ from ..runtime.device import cpu
 from ..runtime.thread_pool import POOL
 from .arguments.activations import custom
 from .arguments.call import ARRAYS, OperatorCall, operator_call
-from .arguments.outputs import check_apart, check_places
+from .arguments.outputs import ArrayMemory, check_places
 from .arguments.signature import FLOATS, Arrays, Described, Signature, signature
 from .planning.plans import plan_for, program_of
 from .planning.prepared_calls import PreparedCalls
@@ -26,6 +26,9 @@ from .programs import launcher
 from .programs.running import CpuProgram, failed
 
 Run = Callable[[Any, Any, Any, Any, Any], Any]
+_MEMORY = ArrayMemory(
+    "an array", lambda array: (array.ctypes.data, array.shape, array.strides), np.shares_memory, np.ndarray.copy
+)
 _calls = PreparedCalls()
 LARGE = 1 << 20
 """Results of at least these bytes begin at a cache line. That costs a microsecond, and lets kernels store whole lines
@@ -114,7 +117,7 @@ def _prepared(call: OperatorCall) -> Run:
     plan = plan_for(checked.problem, cpu(), "", function, call.options.tune)
     program = program_of(plan)
     assert isinstance(program, CpuProgram)
-    slow = _general(program, shape, dtype)
+    slow = _general(call.name, program, shape, dtype)
     return slow if program.direct is None else _direct(program, slow, shape, dtype, call)
 
 
@@ -164,7 +167,7 @@ def _again(slow: Run, status: int, *arrays: Any) -> Any:
     return slow(*arrays)
 
 
-def _general(program: CpuProgram, shape: tuple[int, ...], dtype: Any) -> Run:
+def _general(name: str, program: CpuProgram, shape: tuple[int, ...], dtype: Any) -> Run:
     """Accept any contiguity and alignment: make the copies that the kernel needs."""
     aligned = max(program.program.alignment)
 
@@ -178,8 +181,11 @@ def _general(program: CpuProgram, shape: tuple[int, ...], dtype: Any) -> Run:
     def run(x: Any, w: Any, bias: Any, residual: Any, out: Any) -> Any:
         given = [array for array in (x, w, bias, residual) if array is not None]
         if out is not None:
-            _check_out(out, given[:2])
-            given[2:] = [_apart(array, out) for array in given[2:]]
+            if not out.flags.writeable:
+                raise UserError("out is read-only", primitive=name, fix="pass an array that can be written")
+            check_places(name, out.shape, out.strides)
+            _MEMORY.check_inputs(name, out, given[:2])
+            given[2:] = [_MEMORY.apart(array, out) for array in given[2:]]
         made = out
         if out is None or not out.flags.c_contiguous or out.ctypes.data % aligned:
             made = _at(aligned, shape, dtype)
@@ -190,22 +196,6 @@ def _general(program: CpuProgram, shape: tuple[int, ...], dtype: Any) -> Run:
         return made if out is None else out
 
     return run
-
-
-def _check_out(out: np.ndarray, inputs: list[np.ndarray]) -> None:
-    if not out.flags.writeable:
-        raise UserError("out is read-only", fix="pass an array that can be written")
-    check_places(out.shape, out.strides)
-    check_apart(any(np.shares_memory(out, array) for array in inputs))
-
-
-def _apart(array: np.ndarray, out: np.ndarray) -> np.ndarray:
-    """Return a bias or a residual, copied if it overlaps `out`: the kernel would write it before reading it.
-
-    A residual may be `out` itself.
-    """
-    same = array.ctypes.data == out.ctypes.data and array.shape == out.shape and array.strides == out.strides
-    return array if same or not np.shares_memory(array, out) else array.copy()
 
 
 def _at(alignment: int, shape: tuple[int, ...], dtype: Any) -> np.ndarray:

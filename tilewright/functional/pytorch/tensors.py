@@ -13,7 +13,7 @@ from ...core.text import kind_of
 from ...runtime.device import Device, cpu, cuda
 from ..arguments.activations import custom
 from ..arguments.call import ARRAYS, OperatorCall
-from ..arguments.outputs import check_apart, check_places
+from ..arguments.outputs import ArrayMemory, check_places
 from ..arguments.problem import WEIGHT_GRADIENT
 from ..arguments.signature import Arrays, Described, Signature, channels_last_order, signature
 from ..planning.decision import THEIRS, Activation
@@ -149,7 +149,7 @@ def prepared(call: OperatorCall, checked: Signature, function: Activation | None
     w, bias = call.weight, call.bias
     images = [a is None or lies_in(a, checked.images) for a in (call.x, call.residual)]
     plain = all(images) and (w is None or lies_in(w, _order_of(w, checked))) and (bias is None or bias.is_contiguous())
-    general = _general(program, checked, fresh)
+    general = _general(call.name, program, checked, fresh)
     if not plain or call.out is not None:
         return general
     return direct(program, on, fresh, call, general) or general
@@ -163,7 +163,7 @@ def _order_of(w: Any, checked: Signature) -> tuple[int, ...]:
     return channels_last_order(w.dim(), w.dim() - 2) if checked.problem.weights == "OHWI" else ()
 
 
-def _general(program: Program, checked: Signature, fresh: Callable[[], Any]) -> Run:
+def _general(name: str, program: Program, checked: Signature, fresh: Callable[[], Any]) -> Run:
     """Accept any strides: copy tensors that are not in the order that the kernel requires."""
     order, aligned = checked.order, max(program.program.alignment)
     copying = by_pytorch if isinstance(program, CpuProgram) else nullcontext
@@ -178,8 +178,8 @@ def _general(program: Program, checked: Signature, fresh: Callable[[], Any]) -> 
     def run(x: Any, w: Any = None, bias: Any = None, residual: Any = None, out: Any = None) -> Any:
         with copying():
             if out is not None:
-                _check_out(out, [a for a in (x, w) if a is not None])
-                bias, residual = _apart(bias, out), _apart(residual, out)
+                _check_out(name, out, x, w)
+                bias, residual = _MEMORY.apart(bias, out), _MEMORY.apart(residual, out)
             images = ready(x, w, bias, residual)
             suits = out is not None and lies_in(out, order) and out.data_ptr() % aligned == 0
             made = out if suits else fresh()
@@ -210,18 +210,12 @@ def _overlap(a: Any, b: Any) -> bool:
     return bool(first < other_end and other < end)
 
 
-def _apart(a: Any, out: Any) -> Any:
-    """Return a bias or a residual, copied if it overlaps `out`: the kernel would write it before reading it.
-
-    A residual may be `out` itself.
-    """
-    same = a is None or (a.data_ptr() == out.data_ptr() and a.shape == out.shape and a.stride() == out.stride())
-    return a if same or not _overlap(a, out) else a.clone()
+_MEMORY = ArrayMemory("a tensor", lambda a: (a.data_ptr(), a.shape, a.stride()), _overlap, torch.clone)
 
 
-def _check_out(out: Any, inputs: list[Any]) -> None:
-    check_places(out.shape, out.stride(), "a tensor")
-    check_apart(any(_overlap(out, a) for a in inputs), "a tensor")
+def _check_out(name: str, out: Any, *inputs: Any) -> None:
+    check_places(name, out.shape, out.stride(), _MEMORY.noun)
+    _MEMORY.check_inputs(name, out, inputs)
 
 
 def _in_order(run: Run, order: tuple[int, ...]) -> Run:
@@ -247,7 +241,7 @@ def _native(call: OperatorCall, checked: Signature, on: Device) -> Run:
     def run(x: Any, w: Any = None, bias: Any = None, residual: Any = None, out: Any = None) -> Any:
         if out is None:
             return compute(x, w, bias, residual)
-        _check_out(out, [a for a in (x, w) if a is not None])  # as calls of our kernels do
+        _check_out(call.name, out, x, w)  # as calls of our kernels do
         return out.copy_(compute(x, w, bias, residual))
 
     def run_on_cpu(x: Any, w: Any = None, bias: Any = None, residual: Any = None, out: Any = None) -> Any:

@@ -78,7 +78,7 @@ def written(name: str, made: Any, out: Any) -> Any:
             primitive=name,
             fix=f"convert out to {NAMES[made.dtype]}",
         )
-    check_places(out.shape, out.stride(), "a tensor")
+    check_places(name, out.shape, out.stride(), "a tensor")
     return out.copy_(made)
 
 
