@@ -24,7 +24,7 @@ from ..launches import launch
 from ..tensors import NAMES, channels_last, facts, in_order, place
 from ..threads import program_of
 from .inductor import call_directly
-from .options import ConvolutionOptions
+from .options import BackwardOptions, ConvolutionOptions
 
 _library = Library("tilewright", "FRAGMENT")
 _library.define(
@@ -73,7 +73,7 @@ def gradients(
     `bias` is read if there is an activation.
     """
     run: Any = _computed if is_plain((x, weight, bias, grad)) else torch.ops.tilewright.convolution_backward
-    given = biased, list(options.padding), list(options.dilation), options.activation
+    given = BackwardOptions.of(options, biased)
     return _parts(lambda *tensors: run(*tensors, *given), x, weight, bias, biased, grad, options.layout == "NWC")
 
 
@@ -103,7 +103,7 @@ def plan_of(options: ConvolutionOptions, x: Any, weight: Any, biased: bool) -> C
 
 def _given(options: ConvolutionOptions, x: Any, weight: Any, biased: bool) -> Any:
     seen = x.transpose(1, 2) if options.layout == "NWC" else x
-    return seen, weight, biased, list(options.padding), list(options.dilation), options.activation
+    return seen, weight, BackwardOptions.of(options, biased)
 
 
 def _parts(run: Any, x: Any, weight: Any, bias: Any, biased: bool, grad: Any, last: bool) -> tuple[Any, Any, Any]:
@@ -116,12 +116,10 @@ def _parts(run: Any, x: Any, weight: Any, bias: Any, biased: bool, grad: Any, la
     return of_x, others[:count].view(weight.shape), others[count:] if biased else None
 
 
-def _computed(
-    x: Any, weight: Any, bias: Any, grad: Any, biased: bool, padding: list[int], dilation: list[int], activation: str
-) -> tuple[Any, Any]:
+def _computed(x: Any, weight: Any, bias: Any, grad: Any, *options: Any) -> tuple[Any, Any]:
     """Return the gradient with respect to the input, and one tensor for the weight and then the bias."""
     tensors = x, weight, bias, grad
-    run = _prepare(tensors, (biased, padding, dilation, activation))
+    run = _prepare(tensors, options)
     with torch.no_grad():
         made: tuple[Any, Any] = run(*tensors)
     return made
@@ -131,19 +129,18 @@ def _prepare(tensors: tuple[Any, ...], options: tuple[Any, ...]) -> Any:
     """Return the executor of all calls like this one, which is remembered."""
     biased, padding, dilation, activation = options
     key = (*[None if a is None else facts(a) for a in tensors], biased, *padding, *dilation, activation)
-    return _passes.made(key, lambda: _prepared(tensors[0], tensors[1], biased, padding, dilation, activation))
+    return _passes.made(key, lambda: _prepared(tensors[0], tensors[1], BackwardOptions(*options)))
 
 
-def _plan(
-    x: Any, weight: Any, biased: bool, padding: list[int], dilation: list[int], activation: str
-) -> CallPlan | None:
+def _plan(x: Any, weight: Any, options: BackwardOptions) -> CallPlan | None:
     """Return the plan of the kernel; None if separate kernels run."""
     if 0 in x.shape or not x.is_cuda:
         return None
     (batch, channels, length), layout = x.shape, "NHWC" if channels_last(x, 1) else "NCHW"
+    (left, right), (apart,) = options.padding, options.dilation
     problem = Problem(
-        BACKWARD, (batch, channels, 1, length), channels, (1, weight.shape[2]), (1, 1), (0, padding[0], 0, padding[1]),
-        (1, dilation[0]), channels, NAMES[x.dtype], layout, biased, False, activation,
+        BACKWARD, (batch, channels, 1, length), channels, (1, weight.shape[2]), (1, 1), (0, left, 0, right), (1, apart),
+        channels, NAMES[x.dtype], layout, options.biased, False, options.activation,
     )  # fmt: skip
     try:
         plan = plan_for(problem, place("conv1d", x), SEPARATELY)
@@ -152,22 +149,22 @@ def _plan(
     return None if plan.choice.how == THEIRS else plan
 
 
-def _prepared(x: Any, weight: Any, biased: bool, padding: list[int], dilation: list[int], activation: str) -> Any:
+def _prepared(x: Any, weight: Any, options: BackwardOptions) -> Any:
     """Return the executor of all calls like this one."""
 
     def separately(x: Any, weight: Any, bias: Any, grad: Any) -> tuple[Any, Any]:
-        return _separately(x, weight, bias, grad, biased, padding, dilation, activation)
+        return _separately(x, weight, bias, grad, options)
 
-    plan = _plan(x, weight, biased, padding, dilation, activation)
+    plan = _plan(x, weight, options)
     if plan is None:
         return separately
     last, (_, channels, length) = channels_last(x, 1), x.shape
-    reads_bias = biased and bool(activation)
+    reads_bias = options.biased and bool(options.activation)
     program, order = program_of(plan), channels_last_order(3, 1) if last else ()
     aligned = max(program.program.alignment)
     strides = (length * channels, 1, channels) if last else (length * channels, length, 1)
     of_x = strided_allocator(x, tuple(x.shape), strides, x.dtype)
-    others = strided_allocator(x, (weight.numel() + channels * biased,), (1,), x.dtype)
+    others = strided_allocator(x, (weight.numel() + channels * options.biased,), (1,), x.dtype)
 
     def run(x: Any, weight: Any, bias: Any, grad: Any) -> tuple[Any, Any]:
         given = [in_order(x, order), weight.contiguous()]
@@ -181,19 +178,18 @@ def _prepared(x: Any, weight: Any, biased: bool, padding: list[int], dilation: l
     return run
 
 
-def _separately(
-    x: Any, weight: Any, bias: Any, grad: Any, biased: bool, padding: list[int], dilation: list[int], activation: str
-) -> tuple[Any, Any]:
+def _separately(x: Any, weight: Any, bias: Any, grad: Any, options: BackwardOptions) -> tuple[Any, Any]:
     """Compute the gradients by separate kernels."""
     operators = torch.ops.tilewright
-    window = [1], padding, dilation, x.shape[1]
-    if activation:
-        grad = operators.convolution(x, weight, bias, grad, "conv1d", *window, activation + GRADIENT, "NCW", [0])
+    window = [1], options.padding, options.dilation, x.shape[1]
+    if options.activation:
+        derivative = options.activation + GRADIENT
+        grad = operators.convolution(x, weight, bias, grad, "conv1d", *window, derivative, "NCW", [0])
     inverse = ConvolutionOptions("data_gradient1d", *window, "", "NCW", [0])
     of_x = operators.convolution(grad, weight, None, None, *inverse)
     taps = [weight.shape[2]]
     of_weight = operators.weight_gradient(x, grad, "weight_gradient1d", taps, *window, "NCW")
-    of_bias = [grad.sum((0, 2))] if biased else []
+    of_bias = [grad.sum((0, 2))] if options.biased else []
     return of_x, torch.cat([of_weight.reshape(-1), *of_bias])
 
 

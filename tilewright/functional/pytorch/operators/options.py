@@ -36,6 +36,21 @@ class WeightGradientOptions(NamedTuple):
     wide: bool = False
 
 
+class BackwardOptions(NamedTuple):
+    """The arguments of `torch.ops.tilewright.convolution_backward` after its four tensors, in the order of its
+    schema."""
+
+    biased: bool
+    padding: Any
+    dilation: Any
+    activation: str
+
+    @classmethod
+    def of(cls, options: ConvolutionOptions, biased: bool) -> BackwardOptions:
+        """Return the options of the backward pass of a layer, which may be `biased`."""
+        return cls(biased, list(options.padding), list(options.dilation), options.activation)
+
+
 class PoolOptions(NamedTuple):
     """The arguments of `torch.ops.tilewright.pool` after its tensor, in the order of its schema."""
 
