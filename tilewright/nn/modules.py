@@ -59,7 +59,14 @@ class Unscriptable:
 class _Signed(Unscriptable):
     """A module whose `__init__` takes the parameters of PyTorch's and an activation."""
 
+    _operator: Any = None
     _own_tensors = False
+
+    def __init__(self, *args: Any, activation: Any = None, **named: Any) -> None:
+        if isinstance(activation, str):
+            activation_name(type(self).__name__, activation)  # a typo is an error here, not when the model runs
+        super().__init__(*args, **named)
+        self.activation = activation
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -73,14 +80,6 @@ class _Signed(Unscriptable):
 
 class _Convolution(_Signed):
     """The common part of both convolutions. `activation` and a `residual` are computed in the same kernel."""
-
-    _operator: Any = None
-
-    def __init__(self, *args: Any, activation: Any = None, **named: Any) -> None:
-        if isinstance(activation, str):
-            activation_name(type(self).__name__, activation)  # a typo is an error here, not when the model runs
-        super().__init__(*args, **named)
-        self.activation = activation
 
     def forward(self: Any, input: Any, residual: Any = None) -> Any:
         """Return `activation(conv(x) + bias + residual)`."""
@@ -122,14 +121,6 @@ class Conv2d(_Convolution, torch.nn.Conv2d):  # type: ignore[misc]  # PyTorch is
 
 class _Transposed(_Signed):
     """The common part of both transposed convolutions."""
-
-    _operator: Any = None
-
-    def __init__(self, *args: Any, activation: Any = None, **named: Any) -> None:
-        if isinstance(activation, str):
-            activation_name(type(self).__name__, activation)  # a typo is an error here, not when the model runs
-        super().__init__(*args, **named)
-        self.activation = activation
 
     def forward(self: Any, input: Any, output_size: Any = None) -> Any:
         """Return `activation(conv_transpose(x) + bias)`, with `output_size` if given."""
