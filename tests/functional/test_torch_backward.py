@@ -118,7 +118,11 @@ def test_gradients_by_weight_and_bias_come_together(
     layout: str, rival_kernels: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     biased, options = [], torch_layer.CalledLayer.weight_options
-    monkeypatch.setattr(torch_layer.CalledLayer, "adds_up_bias", lambda layer, x: layer.small)
+
+    def both(layer: Any, x: Any, wanted: Any, biased: bool) -> bool:
+        return bool(layer.small and biased and wanted[1] and wanted[2])
+
+    monkeypatch.setattr(torch_layer.CalledLayer, "adds_up_bias", both)
     monkeypatch.setattr(
         torch_layer.CalledLayer, "weight_options", lambda layer, *a: biased.append(a[0]) or options(layer, *a)
     )

@@ -16,7 +16,7 @@ from ..functional.planning.plans import CallPlan, decide, plan_for
 from ..functional.planning.timed_comparison import Comparison, Verdict
 from ..functional.pytorch import tensors as torch_tensors
 from ..functional.pytorch.native import allows_tf32, exact_convolutions
-from ..functional.pytorch.operators.layer import gradients_of_ours
+from ..functional.pytorch.operators.layer import gradients_of_ours, is_wide
 from ..functional.pytorch.timing import Around, compare, compared
 from ..report.progress import progress
 from .agreement import require_agreement
@@ -172,7 +172,7 @@ def _measure(done: Acceleration, layer: ModelLayer, timed: Timed) -> None:
         return
     if done.training:
         weight = layer.module.weight
-        wide = weight.dtype is torch.float32 and problem.dtype != "float32"  # under autocast
+        wide = is_wide(weight.dtype, getattr(torch, problem.dtype))  # under autocast
         for gradient in gradients_of_ours(problem, weight.requires_grad, layer.needs_gradient, wide):
             with suppress(UserError):
                 name = "weight gradient" if gradient.op == WEIGHT_GRADIENT else "data gradient"

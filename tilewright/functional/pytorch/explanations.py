@@ -7,14 +7,13 @@ from typing import Any
 import torch
 
 from ..arguments.call import OperatorCall
-from ..arguments.problem import WEIGHT_GRADIENT
 from ..arguments.signature import Signature
 from ..planning.plans import CallPlan, plan_for
 from .calls import is_direct
 from .eager import records
 from .operators import joint_gradients
 from .operators.gradients import is_one_pass
-from .operators.layer import CalledLayer, gradients_of_ours
+from .operators.layer import CalledLayer, gradients_of_ours, is_wide
 from .operators.registration import convolution_options
 from .state import as_autocast
 from .tensors import RIVAL, place
@@ -39,7 +38,7 @@ def gradients(call: OperatorCall, checked: Signature) -> list[tuple[CallPlan, st
     """Return the plans of the gradients that operators of ours compute, each with the shape of its result."""
     if call.weight is None or not records(call.arrays):
         return []
-    wanted = of_x, of_weight, of_bias, _ = [a is not None and a.requires_grad for a in call.arrays[:4]]
+    wanted = of_x, of_weight, *_ = [a is not None and a.requires_grad for a in call.arrays[:4]]
     arrays, biased = as_read(call).arrays[:4], call.bias is not None
     x, weight, *_ = arrays
     options, on = convolution_options(call, arrays), place(call.name, x)
@@ -50,11 +49,8 @@ def gradients(call: OperatorCall, checked: Signature) -> list[tuple[CallPlan, st
                 return [(plan, f"{tuple(x.shape)} and {(weight.numel() + weight.shape[0] * biased,)}")]
             problems = gradients_of_ours(checked.problem, of_weight, of_x)
         else:
-            wide = is_direct(call) and call.weight.dtype is torch.float32 and x.dtype is not torch.float32
-            together = of_bias and CalledLayer.of(options, x, weight).adds_up_bias(x)
-            problems = [
-                each._replace(bias=together) if each.op == WEIGHT_GRADIENT else each
-                for each in gradients_of_ours(checked.problem, of_weight, of_x, wide)
-            ]
+            wide = is_direct(call) and is_wide(call.weight.dtype, x.dtype)
+            together = CalledLayer.of(options, x, weight).adds_up_bias(x, wanted, biased)
+            problems = gradients_of_ours(checked.problem, of_weight, of_x, wide, together)
         found: list[tuple[CallPlan, Any]] = [(plan_for(each, on, RIVAL), each.made_shape) for each in problems]
     return [(plan, f"{shape}") for plan, shape in found]

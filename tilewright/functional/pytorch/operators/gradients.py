@@ -136,7 +136,7 @@ def linear_pass(ctx: Any, grad: Any, x: Any, weight: Any, kernels: Kernels) -> R
     layer: CalledLayer = ctx.call.layer
     of_x, of_weight, of_bias = ctx.needs_input_grad[:3]
     sums_up = ctx.call.biased and of_bias
-    together = of_weight and sums_up and layer.adds_up_bias(x)
+    together = layer.adds_up_bias(x, ctx.needs_input_grad, ctx.call.biased)
     by_weight = layer.weight_gradient(grad, x, weight, together, kernels) if of_weight else None
     by_x = layer.data_gradient(grad, weight, kernels) if of_x else None
     bias_gradient = layer.bias_gradient if sums_up and not together else None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Protocol
 
@@ -29,17 +29,25 @@ class Kernels(Protocol):
         """Return a function of two images and the weight: the gradients of a weight of this shape, and of the bias."""
 
 
-def gradients_of_ours(problem: Problem, of_weight: bool, of_x: bool, wide: bool = False) -> list[Problem]:
+def is_wide(weight: Any, images: Any) -> bool:
+    """Whether the gradient of a weight has the type of its sums, by the types of the weight and of the images."""
+    return weight is torch.float32 and images is not torch.float32
+
+
+def gradients_of_ours(
+    problem: Problem, of_weight: bool, of_x: bool, wide: bool = False, biased: bool = False
+) -> list[Problem]:
     """Return the problems of the requested gradients that our operators compute.
 
-    A `wide` weight gradient has the type of its sums.
+    A `wide` weight gradient has the type of its sums. A `biased` one comes with the gradient of the bias.
     """
     transposed = problem.op in TRANSPOSES
     if not _suits(problem.weights_shape[1], problem.output_padding if transposed else (), problem.stride):
         return []
     wanted = of_weight, of_x and (transposed or problem.groups != 1)
     by_weight, by_x = problem.gradients
-    return [each for each, asked in zip((by_weight._replace(wide=wide), by_x), wanted, strict=True) if asked]
+    by_weight = by_weight._replace(wide=wide, bias=biased)
+    return [each for each, asked in zip((by_weight, by_x), wanted, strict=True) if asked]
 
 
 def _suits(per_group: Any, output_padding: Any, stride: Any) -> bool:
@@ -143,12 +151,14 @@ class CalledLayer:
             self.groups, self.options.layout, self.options.precision, biased,
         )  # fmt: skip
 
-    def adds_up_bias(self, x: Any) -> bool:
+    def adds_up_bias(self, x: Any, wanted: Sequence[bool], biased: bool) -> bool:
         """Return whether one kernel of ours computes the gradients with respect to weight and bias.
 
-        It serves only passes that are not differentiated again.
+        It serves only passes that are not differentiated again. `wanted` says which tensors of the layer have
+        gradients, and `biased` whether it has a bias.
         """
-        ours = self.small and not self.transposed and x.is_cuda
+        both = wanted[1] and wanted[2] and biased
+        ours = both and self.small and not self.transposed and x.is_cuda
         return bool(ours and not torch.is_grad_enabled() and not differentiates())
 
     def bias_gradient(self, grad: Any) -> Any:

@@ -16,7 +16,7 @@ from ..allocation import part_of
 from ..eager import is_plain
 from ..operators import joint_gradients
 from ..operators.gradients import before_activation, in_full, is_one_pass, linear_pass
-from ..operators.layer import Run
+from ..operators.layer import Run, is_wide
 from ..operators.options import ConvolutionOptions, WeightGradientOptions
 from ..operators.registration import executor
 from ..state import modes
@@ -74,8 +74,7 @@ class _Executors(NamedTuple):
 
     def weight_gradient(self, images: tuple[Any, ...], options: WeightGradientOptions, shape: Any, filters: Any) -> Run:
         """Return a function of two images and the weight: the gradients of a weight of this shape, and of the bias."""
-        wide = self.kind is torch.float32 and images[0].dtype is not torch.float32
-        compute = executor(images, options._replace(wide=wide))
+        compute = executor(images, options._replace(wide=is_wide(self.kind, images[0].dtype)))
         shape, count, filters = tuple(shape), prod(shape), (filters,)
         strides = torch.empty(shape, device="meta").stride()
 
