@@ -15,7 +15,7 @@ from unittest.mock import patch
 import torch
 
 import tilewright as tw
-from tests.functional.testing_tools import testing_tools
+from tests.functional.testing_tools import import_testing_tools
 
 VERSIONS = ("2.11", "2.13")
 OPERATORS = ("conv1d", "conv2d", "conv_transpose1d", "conv_transpose2d", "max_pool2d", "avg_pool2d")
@@ -37,7 +37,7 @@ def version_is_known() -> bool:
 @functools.cache
 def database() -> dict[str, Any]:
     """Return PyTorch's description of each operator; ImportError if it or `expecttest`, which it needs, is missing."""
-    module = testing_tools("common_methods_invocations")
+    module = import_testing_tools("common_methods_invocations")
     names = {f"nn.functional.{name}": name for name in OPERATORS}
     return {names[op.name]: op for op in module.op_db if op.name in names and not op.variant_test_name}
 

@@ -9,7 +9,7 @@ import pytest
 
 import tilewright as tw
 from tests.functional.made_up import seconds
-from tests.functional.testing_tools import testing_tools
+from tests.functional.testing_tools import import_testing_tools
 from tilewright.core.errors import UserError
 from tilewright.functional.planning.prepared_calls import drop_all
 
@@ -46,7 +46,7 @@ def test_memory_that_is_not_strided_is_named(kind: str) -> None:
 @pytest.mark.parametrize("what", ["x", "weight"])
 def test_tensors_of_several_processes_are_named(what: str) -> None:
     distributed = pytest.importorskip("torch.distributed")
-    fake = testing_tools("distributed.fake_pg")
+    fake = import_testing_tools("distributed.fake_pg")
     from torch.distributed.tensor import DTensor, Replicate, init_device_mesh
 
     distributed.init_process_group("fake", rank=0, world_size=1, store=fake.FakeStore())

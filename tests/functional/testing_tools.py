@@ -6,7 +6,7 @@ import importlib
 from typing import Any
 
 
-def testing_tools(name: str) -> Any:
+def import_testing_tools(name: str) -> Any:
     """Import a module of `torch.testing._internal`; ImportError if it, or a package that it needs, is missing.
 
     The import forbids setting flags of `torch.backends`, as users do, in all later tests. This context allows it again.
