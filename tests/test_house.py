@@ -16,9 +16,7 @@ ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "tilewright"
 MOST_LINES = 450
 HEAVY = ("llvmlite", "pyopencl", "cuda", "torch", "matplotlib", "typer", "rich", "tempfile", "urllib")
-TABLES = (
-    "core/other_paths core/refusals core/views compat/legacy/spellings fleet/candidate_process runtime/packed"
-).split()
+TABLES = "core/other_paths core/refusals core/views compat/legacy/spellings runtime/packed".split()
 """Files that import modules named in tables: hooks, old paths, and modules that register functions or templates."""
 ERRORS = ("UserError", "UserTypeError", "UserAttributeError", "AbsentDeviceError")
 

@@ -124,6 +124,7 @@ for _subject in ("name", "expression", "tensor", "array"):
 _hook_in_views()
 _hook_in_view("schedule", f"{__name__}.auto.schedule", "scheduled")
 _hook_in_view("redeclared convolution", f"{__name__}.topi.idioms.redeclared", "declared")
+_hook_in_view("packaged templates", f"{__name__}.topi.templates.table", "packaged")
 _hook_in_view("registered templates", f"{__name__}.compat.autotvm.task.legacy_tasks", "templates")
 _hook_in_old_names(f"{__name__}.compat.legacy.spellings", "find")
 _hook_in_other_paths(f"{__name__}.compat.legacy.finder", "folded_module")

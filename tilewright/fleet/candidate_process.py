@@ -15,11 +15,11 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from importlib import import_module
 from typing import Any
 
 from ..core.errors import TVMError
 from ..core.target import Target
+from ..core.views import view
 from ..measure.channel import Channel, Garbled
 from ..measure.job import Job
 from ..measure.option import LocalBuilder, LocalRunner
@@ -27,10 +27,6 @@ from ..measure.outcome import Outcome, RunFailed, shorten
 from ..measure.session import MeasureSession
 from .protocol import Begins, Broken, Done, Measure, Opened, PickledCandidate, Proceed
 
-_TEMPLATES = "..topi.templates"
-"""The module of most candidates' templates. Builders are forked after it is imported, as the import takes as long as
-several builds.
-"""
 _MOST_AT_ONCE = 1000
 """The most candidates of one call of `measure_all`, which remembers all its jobs."""
 
@@ -148,7 +144,7 @@ def _job(token: str, candidate: PickledCandidate) -> Job:
 def main(descriptor: int, target: str, builders: int) -> None:
     """Open the device of a target, and serve over an inherited socket."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the worker decides when to end
-    import_module(_TEMPLATES, __package__)
+    view("packaged templates")  # builders are forked after this import, which takes as long as several builds
     channel = Channel(socket.socket(fileno=descriptor))
     with MeasureSession(target) as session:
         try:

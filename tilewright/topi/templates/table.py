@@ -153,6 +153,13 @@ STRATEGIES: tuple[PackagedTemplate[Any], ...] = (
     *_products(Dense),
     *_products(BatchMatmul),
 )
+
+
+def packaged() -> tuple[PackagedTemplate[Any], ...]:
+    """Return all strategies. Workers of a fleet call it to import them (`tilewright/fleet/candidate_process.py`)."""
+    return STRATEGIES
+
+
 ALL.extend(STRATEGIES)
 for _row in STRATEGIES:
     register(_row)
