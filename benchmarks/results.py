@@ -88,9 +88,9 @@ SECTIONS = (
     Section(
         "Convolutions as shipped",
         ["shipped"],
-        "Each cell: our time and PyTorch's in µs, their ratio, and our time with bias and ReLU over the time without. "
-        "PyTorch is the faster of both memory orders with `benchmark=True`. Rows below 16 MB are means over eight "
-        "places in memory.",
+        "Each cell: our time and PyTorch's time in µs, and their ratio; then our time with bias and ReLU ÷ our time "
+        "without them. PyTorch uses the faster of its two memory orders, with `benchmark=True`. Rows with less than "
+        "16 MB are means over eight addresses.",
         lambda: [*pivot("shipped", "workload", lambda row: f"{number(row['us'])}, {number(row['pytorch_us'])}, "
                         f"{row['pytorch_us'] / row['us']:.2f}; {row['fused_ratio']:.2f}"), *means()],
     ),
@@ -103,14 +103,14 @@ SECTIONS = (
     Section(
         "Whole models by `accelerate`",
         ["models"],
-        "Each cell: PyTorch's time over the time after `accelerate`, in a CUDA graph and without one.",
+        "Each cell: PyTorch's time ÷ the time after `accelerate`, in a CUDA graph; then the same without a graph.",
         lambda: pivot("models", "model", lambda row: f"{row['graph_ratio']:.2f}, {row['eager_ratio']:.2f}"),
     ),
     Section(
         "Dense convolutions without records",
         ["dense"],
-        "Each cell: the default configuration, the best known one, and cuDNN, in µs; the relative L2 error. Calls run "
-        "PyTorch's kernel if it is faster.",
+        "Each cell: the times of the default configuration, the best known configuration and cuDNN, in µs; then the "
+        "relative L2 error. Calls run PyTorch's kernel if it is faster.",
         lambda: pivot("dense", "layer", lambda row: f"{number(row['first_us'])}, {number(row['best_us'])}, "
                       f"{number(row.get('cudnn_us'))}; {number(row['error'])}"),
     ),
@@ -141,7 +141,7 @@ SECTIONS = (
     Section(
         "Reductions",
         ["reductions"],
-        "General schedules of `topi`, nothing tuned, float32.",
+        "General schedules of `topi` in float32, without tuning.",
         lambda: plain("reductions", "operator", {
             "size": "size", "ours, µs": "us", "PyTorch, µs": "pytorch_us", "ours ÷ PyTorch": ratio("us", "pytorch_us"),
             "TB/s": "tb_s", "% of a copy": "of_copy_percent", "error": "error"}),
@@ -155,20 +155,20 @@ SECTIONS = (
     Section(
         "CPU: depthwise and 1-D calls, channels last",
         ["cpu-calls"],
-        "PyTorch's time over the call's, float32.",
+        "PyTorch's time ÷ the time of our call, float32.",
         lambda: plain("cpu-calls", "layer", {"one thread": "one_thread", "16 threads": "sixteen_threads"}),
     ),
     Section(
         "CPU: layers of every kind",
         ["cpu-layers"],
-        "PyTorch's time over ours, float32, one thread: geometric mean, least, and layers below 0.95.",
+        "PyTorch's time ÷ ours, float32, one thread: geometric mean, least, and number of layers below 0.95.",
         lambda: pivot("cpu-layers", "kind", lambda row: f"{row['mean']:.2f}, {row['least']:.2f}; {row['below_095']} of "
                       f"{row['layers']}"),
     ),
     Section(
         "CPU: programs of the schedule language",
         ["cpu-programs"],
-        "The other library's time over ours, one thread.",
+        "The other library's time ÷ ours, one thread.",
         lambda: plain("cpu-programs", "program", {"beside": "beside", "ratio": "ratio", "ours": "ours"}),
     ),
     Section(
@@ -205,9 +205,9 @@ SECTIONS = (
 HEAD = """# Results
 
 This page is generated from [benchmarks/data](data) by `python -m benchmarks.results`: change the data, not the page.
-Times of kernels on a GPU are medians over CUDA graphs of 20 calls with random inputs and a warm L2 cache; every output
-was checked against float64 on poisoned memory. Both sides of a ratio were timed in turns in one process. Experiments
-that changed nothing, and the reasons, are in [docs/notes](../docs/notes/README.md)."""
+Times of kernels on a GPU are medians over CUDA graphs of 20 calls, with random inputs and a warm L2 cache. Every output
+was checked against float64 on poisoned memory. The two times of a ratio were measured in turns in one process. Rejected
+experiments, and the reasons, are in [docs/notes](../docs/notes/README.md)."""
 
 
 GPU_ROWS = (

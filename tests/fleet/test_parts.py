@@ -168,7 +168,7 @@ def test_another_host_needs_tls() -> None:
     for address in ("tls://far:1", "tcp://127.0.0.1:1", "tcp://localhost:1", "tcp://[::1]:1"):
         assert checked(address, False) == address
     assert checked("tcp://far:1", True) == "tcp://far:1"
-    with pytest.raises(UserError, match=r"tcp://far:1 is another host, and without TLS whoever reaches its port"):
+    with pytest.raises(UserError, match=r"tcp://far:1 is another host, and without TLS everybody who reaches its port"):
         checked("tcp://far:1", False)
     with pytest.raises(UserError, match=r"is another host"):
         autotvm.RPCRunner("h200", "10.0.0.1", 9190)

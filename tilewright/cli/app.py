@@ -38,7 +38,7 @@ app = typer.Typer(
 ladder = typer.Typer(
     name="ladder",
     cls=CommandGroup,
-    help="Climb a ladder of schedules for one convolution, from naive to fast; each is built, checked and timed.",
+    help="Run a series of schedules of one convolution, from naive to fast. Each is built, checked and timed.",
     no_args_is_help=True,
 )
 log = typer.Typer(name="log", cls=CommandGroup, help="Inspect tuning logs.", no_args_is_help=True)
@@ -115,7 +115,7 @@ class _Run(Command):
 def run_command(
     script: Annotated[Path, typer.Argument(metavar="SCRIPT", help="The Python file to run.", show_default=False)],
     arguments: Annotated[
-        list[str] | None, typer.Argument(metavar="[ARGS]...", help="Its arguments.", show_default=False)
+        list[str] | None, typer.Argument(metavar="[ARGS]...", help="Arguments of the script.", show_default=False)
     ] = None,
     explain: ExplainOption = False,
 ) -> None:
@@ -161,7 +161,7 @@ def auto_command(
         typer.Option("--precision", metavar="ieee|fp32|tf32|tf32_cut", help="Of products of float32, at least."),
     ] = "fp32",
 ) -> None:  # fmt: skip
-    """Schedule a program by itself, and print the schedule as Python."""
+    """Make the schedule of a program automatically, and print it as Python."""
     from .automatic import AutoOptions, automatic
     from .tune_options import seconds_of
 
@@ -214,7 +214,7 @@ def doctor_command(
         bool,
         typer.Option(
             "--calibrate", metavar="",
-            help="Measure the rates of the GPU and the CPU that models need, and keep them: some minutes.",
+            help="Measure the rates of the GPU and the CPU for the models, and store them: takes minutes.",
         ),
     ] = False,
 ) -> None:  # fmt: skip
@@ -363,7 +363,7 @@ def log_report_command(
         int, typer.Option("--programs", min=0, metavar="N", help="Winners to compile and show with their source.")
     ] = 3,
     compile_seconds: Annotated[
-        float, typer.Option("--compile-seconds", min=0, metavar="S", help="Time for compiling them, all together.")
+        float, typer.Option("--compile-seconds", min=0, metavar="S", help="Time limit for compiling all winners.")
     ] = 2.0,
 ) -> None:
     """Write a report on logs as one page for a browser: progress, failures, knobs, time, and the winners."""

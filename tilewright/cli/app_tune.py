@@ -14,7 +14,7 @@ from .commands import Command, CommandGroup
 app = typer.Typer(
     name="tune",
     cls=CommandGroup,
-    help="Search for the fastest schedule of an operator; every candidate is built, checked and timed.",
+    help="Search for the fastest schedule of an operator. Every candidate is built, checked and timed.",
     no_args_is_help=True,
 )
 
@@ -99,7 +99,7 @@ Budget = Annotated[
     str | None,
     _option(
         _SEARCH, "--budget", metavar="TIME", show_default="none",
-        what="How long to search: 15s, 2m, 1h. Measurements in progress are then finished.",
+        what="Time of the search: 15s, 2m, 1h. Running measurements are still finished.",
     ),
 ]  # fmt: skip
 Tuner = Annotated[
@@ -111,13 +111,11 @@ Tuner = Annotated[
     ),
 ]  # fmt: skip
 Seed = Annotated[
-    int | None, _option(_SEARCH, "--seed", metavar="N", what="Seed of the search.", show_default="another each time")
+    int | None, _option(_SEARCH, "--seed", metavar="N", what="Seed of the search.", show_default="a new one each time")
 ]
 Early = Annotated[
     int | None,
-    _option(
-        _SEARCH, "--early-stopping", metavar="N", what="End after N trials without a better one.", show_default="never"
-    ),
+    _option(_SEARCH, "--early-stopping", metavar="N", what="End after N trials without a gain.", show_default="never"),
 ]
 LeastGain = Annotated[
     float,
@@ -129,13 +127,13 @@ LeastGain = Annotated[
 ]  # fmt: skip
 Timeout = Annotated[
     float,
-    _option(_MEASURE, "--timeout", metavar="SECONDS", what="Time limit of building, and of running, a configuration."),
+    _option(
+        _MEASURE, "--timeout", metavar="SECONDS", what="Time limit for building a configuration, and for running it."
+    ),
 ]
-Number = Annotated[int, _option(_MEASURE, "--number", metavar="N", what="Runs in one measurement, at least.")]
+Number = Annotated[int, _option(_MEASURE, "--number", metavar="N", what="Least number of runs in one measurement.")]
 Repeat = Annotated[int, _option(_MEASURE, "--repeat", metavar="N", what="Measurements of each configuration.")]
-MinRepeat = Annotated[
-    float, _option(_MEASURE, "--min-repeat-ms", metavar="MS", what="How long one measurement takes, at least.")
-]
+MinRepeat = Annotated[float, _option(_MEASURE, "--min-repeat-ms", metavar="MS", what="Least time of one measurement.")]
 NoCheck = Annotated[bool, _option(_MEASURE, "--no-check", metavar="", what="Do not compare results with a reference.")]
 
 
@@ -150,7 +148,7 @@ Resume = Annotated[
     bool,
     _option(
         _FILES, "--resume/--no-resume", metavar="",
-        what="Count the log's records of this workload, and do not measure them again; or measure anew, and append.",
+        what="Count the log's records of this workload as trials, and do not measure them again.",
     ),
 ]  # fmt: skip
 Plot = Annotated[
@@ -170,7 +168,7 @@ Workers = Annotated[
 Key = Annotated[
     str,
     _option(
-        _FLEET, "--key", metavar="TEXT", show_default="the model that most workers have",
+        _FLEET, "--key", metavar="TEXT", show_default="the most common model of the workers",
         what="Use workers that announce this key, or have this text in the name of their device: h200.",
     ),
 ]  # fmt: skip
@@ -178,7 +176,7 @@ Insecure = Annotated[
     bool,
     _option(
         _FLEET, "--insecure", metavar="",
-        what="Use a scheduler on another host without TLS: whoever reaches it can then run code on all hosts.",
+        what="Use a scheduler on another host without TLS: everybody who reaches it can then run code on all hosts.",
     ),
 ]  # fmt: skip
 
@@ -342,7 +340,7 @@ def dense(
     dtype: Dtype = "float32",
     strategy: Strategy = None,
 ) -> None:
-    """Tune a fully connected layer: data of M rows times the transpose of weights, N x K."""
+    """Tune a fully connected layer: data (M x K) times transposed weights (N x K)."""
 
 
 @_command("Example: tilewright tune batch_matmul --shape 12x197x64 --columns 197 -n 60")
@@ -354,7 +352,7 @@ def batch_matmul(
     dtype: Dtype = "float32",
     strategy: Strategy = None,
 ) -> None:
-    """Tune products of a batch of matrices, the second one of each transposed: B x N x K."""
+    """Tune a batch of matrix products: data (B x M x K) times transposed weights (B x N x K)."""
 
 
 def many(
@@ -367,7 +365,7 @@ def many(
         ),
     ],
 ) -> None:  # fmt: skip
-    """Tune many workloads in one session; the time goes to the tasks that gain most."""
+    """Tune many workloads in one session. Tasks with a larger expected gain get more time."""
 
 
 _OF_ALL = _option(_SEARCH, "--trials", "-n", metavar="N", what="Configurations to measure, of all workloads together.")

@@ -35,7 +35,7 @@ Builders = Annotated[
     int,
     typer.Option(
         "--builders", min=0, metavar="N", show_default="by the cores of the host: 16 at most",
-        help="How many candidates each worker builds at a time.",
+        help="Candidates that a worker builds at the same time.",
     ),
 ]  # fmt: skip
 CaFile = Annotated[
@@ -54,7 +54,7 @@ Insecure = Annotated[
     bool,
     typer.Option(
         "--insecure", metavar="",
-        help="Join a scheduler on another host without TLS: whoever reaches this worker can then run code here.",
+        help="Join a scheduler on another host without TLS: everybody who reaches this worker can then run code here.",
     ),
 ]  # fmt: skip
 

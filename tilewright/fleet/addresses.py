@@ -50,7 +50,8 @@ def checked(address: str, insecure: bool) -> str:
     if address.startswith("tls://") or insecure or is_loopback(address):
         return address
     raise UserError(
-        f"{address} is another host, and without TLS whoever reaches its port can run code on every host of the fleet",
+        f"{address} is another host, and without TLS everybody who reaches its port can run code on all hosts of the "
+        "fleet",
         primitive="fleet",
         fix="give the scheduler certificates and use tls://; on a network of your own, --insecure (insecure=True)",
     )
