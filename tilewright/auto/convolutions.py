@@ -20,7 +20,7 @@ from .ways import Way
 
 
 def ways(flow: Dataflow, kernel: FusedKernel, target: Target, precision: str) -> list[Way]:
-    """Return a way for each strategy, the default one first; an empty list if a kernel is not a convolution."""
+    """Return a way per strategy, the default one first; an empty list if the kernel is not a convolution."""
     op = kernel.reductions[0] if len(kernel.reductions) == 1 else None
     layer = recognised(op) if op is not None else None
     if op is None or layer is None or kernel.places[op] != tuple((a, 1) for a in kernel.out.axis):

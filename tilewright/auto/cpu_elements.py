@@ -1,4 +1,4 @@
-"""Independent elements on processors: maps, stencils and short windows, neighbours of the last dimension in vectors."""
+"""Independent elements on CPUs: maps, stencils and short windows, vectorized along the last dimension."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ from .kernels import FusedKernel
 
 _FEW_TERMS = 64
 _UNROLLED_INSTRUCTIONS = 1024
-"""Instructions of a vector that the loops over terms have at most, if they are written out."""
+"""The most vector instructions in unrolled loops over terms."""
 _HEAVY_INSTRUCTIONS = 16
-"""Instructions of an element from which on a vector of them is enough to keep a processor busy."""
+"""The least instructions per element for which one vector of elements keeps a processor busy."""
 
 
 @dataclass(frozen=True)
 class VectorTile:
-    """The neighbours that are computed together."""
+    """The neighbours that a vector computes together."""
 
     lanes: int
 
 
 def are_vectors(kernel: FusedKernel) -> bool:
-    """Whether vectors of neighbours compute the elements of a kernel alone."""
+    """Return whether elements of a kernel are independent, so that vectors of neighbours compute them."""
     out, short = kernel.out, all(prod(map(size, op.reduce_axis)) <= _FEW_TERMS for op in kernel.reductions)
     last = known(out.axis[-1]) if out.axis else None
     return kernel.one_each and short and last is not None and last >= LANES
 
 
 def default_tile(flow: Dataflow, kernel: FusedKernel) -> VectorTile:
-    """The tile that rules choose: four vectors at once, or one if its values need the registers.
+    """Return the default tile: four vectors at once, or one if its values need the registers.
 
-    Half a vector is better than a whole one that sticks out at the end of each row.
+    Half a vector is better than a whole one that exceeds the end of each row.
     """
     bits = max(t.dtype.bits for t in kernel.out.outputs)
     lanes = LANES * 32 // bits
@@ -58,7 +58,7 @@ def schedule_vectors(s: ScheduleHandle, flow: Dataflow, kernel: FusedKernel, til
         in_vectors(s, op, out, block)
         s[op].set_scope("local")
         reduced = s[op].op.reduce_axis
-        # Pairs of values do not become vectors: each lane would be written out for each term.
+        # Pairs of values are not vectorized: the code of each lane would be repeated for each term.
         if len(s[op].op.outputs) == 1 and prod(map(size, reduced)) * weight(s[op].op.values) <= _UNROLLED_INSTRUCTIONS:
             for axis in reduced:
                 s[op].unroll(axis)

@@ -1,4 +1,4 @@
-"""Rows on processors: each computes some rows, and every stage of a row before the next one."""
+"""Rows on CPUs: each processor computes some rows, and all stages of a row before the next row."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _FEW_LANES = 8
 class RowVectors:
     """`lanes` neighbours of a row are computed together; a reduction has `parts` partial results.
 
-    If `parts` is 0, the length of the reduction decides.
+    With `parts` 0, the length of the reduction sets the number.
     """
 
     lanes: int = 2 * LANES
@@ -53,7 +53,7 @@ def schedule_rows_on_processors(s: ScheduleHandle, flow: Dataflow, kernel: Fused
 
 
 def _width(length: int | None, tile: RowVectors) -> int:
-    """The elements of a vector in a loop of some length; 0 for a short one."""
+    """Return the number of lanes for a loop of `length` iterations; 0 for a short loop."""
     width = tile.lanes
     while width > (length or 0) and width:
         width //= 2
@@ -66,7 +66,7 @@ def _vectorize(s: ScheduleHandle, op: Operation, loop: IterVar, length: int | No
 
 
 def _slides(kernel: FusedKernel, inner: Sequence[IterVar]) -> bool:
-    """Whether the result of a row is sums over windows that slide along the row."""
+    """Return whether a row's results are sums over windows that slide along the row."""
     out = kernel.out
     whole = isinstance(out, ComputeOp) and is_reduction(out) and len(out.outputs) == 1 and inner and kernel.rows
     if not whole or inner[-1] is not out.axis[-1] or any(divisor > 1 for _, divisor in kernel.rows):
@@ -90,7 +90,7 @@ def _windows(s: ScheduleHandle, kernel: FusedKernel, inner: Sequence[IterVar], t
 
 
 def schedule_tuples_on_processors(s: ScheduleHandle, flow: Dataflow, kernel: FusedKernel, tile: RowVectors) -> None:
-    """Schedule a reduction of several values: partial results in vectors of terms, for a row at a time."""
+    """Schedule a reduction of tuples, row by row: partial results are kept in vectors of terms."""
     out = kernel.out
     partial = _in_vectors(s, out, tile.parts) if runs_along_rows(flow, kernel) else None
     row = s[out].fuse(*s[out].op.axis)
@@ -102,7 +102,7 @@ def schedule_tuples_on_processors(s: ScheduleHandle, flow: Dataflow, kernel: Fus
 
 
 def _in_vectors(s: ScheduleHandle, op: Operation, parts: int) -> Operation | None:
-    """Let a reduction add vectors of terms; returns the stage of the partial sums, or None for short ones."""
+    """Let a reduction add vectors of terms; returns the stage of the partial sums, or None for a short reduction."""
     terms = known(op.reduce_axis[-1]) or 0
     if not isinstance(op, ComputeOp) or terms < 4 * LANES:
         return None

@@ -1,4 +1,4 @@
-"""The dataflow graph that rules look at: stored stages, the elements that they read, and how much work each is."""
+"""The dataflow graph on which rules decide: stored stages, their reads, and their work."""
 
 from __future__ import annotations
 
@@ -20,12 +20,14 @@ from ..tensor.tensor import ComputeOp, Operation, Tensor, is_reduction
 
 SIZE_AT_CALL = 1024
 """The extent that rules assume for a size that is known only at the call."""
-_ADDITION_INSTRUCTIONS, _DIVISION_INSTRUCTIONS, _FUNCTION_INSTRUCTIONS = 1.0, 4.0, 8.0
-"""Instructions of an addition, of a division, and of a function such as exp."""
+_INSTRUCTIONS_PER_ADDITION = 1.0
+_INSTRUCTIONS_PER_DIVISION = 4.0
+_INSTRUCTIONS_PER_FUNCTION = 8.0
+"""Instructions per call of a function such as exp."""
 
 
 def extent_of(extent: object) -> int:
-    """Return an extent as a number."""
+    """Return an extent as a number; `SIZE_AT_CALL` if it is known only at the call."""
     if isinstance(extent, int):
         return extent
     return extent.value if isinstance(extent, IntImm) else SIZE_AT_CALL
@@ -48,12 +50,12 @@ def known(axis: IterVar) -> int | None:
 
 
 def total(axes: Iterable[IterVar]) -> int:
-    """Return the iterations of a nest of loops."""
+    """Return the number of iterations of a loop nest."""
     return prod(size(axis) for axis in axes)
 
 
 def known_total(axes: Sequence[IterVar]) -> int | None:
-    """Return the iterations of a nest of loops; None if they are known only at the call."""
+    """Return the number of iterations of a loop nest; None if it is known only at the call."""
     each = [known(axis) for axis in axes]
     return None if None in each else prod(e for e in each if e is not None)
 
@@ -71,7 +73,7 @@ class Read(NamedTuple):
 
 
 class Dataflow:
-    """The stored stages of a schedule, with inlined stages expanded in their readers."""
+    """The stored stages of a schedule; inlined stages are expanded in their readers."""
 
     def __init__(self, s: ScheduleHandle) -> None:
         schedule = s.value
@@ -111,13 +113,13 @@ class Dataflow:
         return [load for load in self.reads[reader] if load.source.op is source]
 
     def work(self, op: Operation) -> int:
-        """The iterations of an operation's loops."""
+        """Return the number of iterations of an operation's loops."""
         return total(op.loop_axes)
 
     def reuse(self, op: Operation) -> float:
-        """How often an operation reads each element that it reads, at the least reused operand of a product.
+        """Return the number of reads per element of the least reused operand of a product.
 
-        1 if there are not two operands that different parts of its loops index.
+        Return 1 if the operation has no two operands indexed by different loops.
         """
         if not is_reduction(op):
             return 1.0
@@ -130,7 +132,7 @@ class Dataflow:
         return min(ratios) if len(ratios) > 1 else 1.0
 
     def is_product(self, op: Operation, least: float = 8.0) -> bool:
-        """Whether an operation reads its operands so often that tiles of them pay."""
+        """Return whether an operation reuses its operands often enough for tiling to pay."""
         return self.reuse(op) >= least and total(op.reduce_axis) >= 8
 
 
@@ -141,16 +143,16 @@ def weight(body: Iterable[Expr]) -> float:
         if isinstance(e, Reduce) or (e.dtype.is_int and not isinstance(e, n.Call)):
             continue
         if isinstance(e, (n.Select, n.Compare)):
-            found += _ADDITION_INSTRUCTIONS
+            found += _INSTRUCTIONS_PER_ADDITION
         elif isinstance(e, n.Call):
-            found += _FUNCTION_INSTRUCTIONS
+            found += _INSTRUCTIONS_PER_FUNCTION
         elif isinstance(e, n.Arithmetic):
-            found += _DIVISION_INSTRUCTIONS if isinstance(e, n.Div) else _ADDITION_INSTRUCTIONS
+            found += _INSTRUCTIONS_PER_DIVISION if isinstance(e, n.Div) else _INSTRUCTIONS_PER_ADDITION
     return found
 
 
 def whole_index(e: Expr, axes: dict[Var, IterVar]) -> tuple[IterVar, int] | None:
-    """Return the axis that an index is, and its divisor: (i, 1) for i, (i, 4) for i // 4. None for another index."""
+    """Return the axis and the divisor of an index: (i, 1) for i, (i, 4) for i // 4. None for any other index."""
     if isinstance(e, Var):
         return (axes[e], 1) if e in axes else None
     if isinstance(e, (n.FloorDiv, n.Div)) and isinstance(e.a, Var) and isinstance(e.b, IntImm):

@@ -1,8 +1,8 @@
-"""Columns on GPUs: sums of a few rows with a matrix, or of a matrix along its columns, as fast as memory delivers it.
+"""Column sums on GPUs: products of a few rows and a matrix, or sums of a matrix along its columns, at memory bandwidth.
 
-Threads along x load vectors of neighbouring columns. The other threads of a block share the terms. Each keeps the sums
-of its columns in registers; shared memory then combines the threads. If the columns are few, blocks share the terms,
-too, and a second kernel adds up their sums.
+Threads along x load vectors of neighbouring columns; threads along the other dimensions share the terms. Each thread
+keeps the sums of its columns in registers. The block adds them up through shared memory. If there are few columns,
+several blocks share the terms, and a second kernel adds up their sums.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from .gpu_rows import direct_readers
 from .kernels import FusedKernel
 
 _MOST_ROWS = 4
-"""Rows of the other factor: more of them are a product, for which tiles pay."""
+"""The most rows of the other factor: with more, tiles of a product pay."""
 _ADDING_THREADS = 128
-"""Threads of a block of the kernel that adds up the sums of blocks."""
+"""Threads per block of the kernel that adds up the sums of blocks."""
 
 
 @dataclass(frozen=True)
 class ColumnTile:
-    """How columns are shared out.
+    """The distribution of columns and terms over threads and blocks.
 
-    A thread has `vector` neighbouring columns and loads `flying` terms of each at once. A block has `columns` and
-    `threads`; `shares` blocks divide the terms.
+    A thread has `vector` neighbouring columns and loads `flying` terms of each at once. A block has `columns` columns
+    and `threads` threads. `shares` blocks divide the terms.
     """
 
     vector: int
@@ -46,7 +46,7 @@ class ColumnTile:
 
 @dataclass(frozen=True)
 class ColumnSums:
-    """A reduction of a matrix along its columns on a target: neighbouring results read neighbouring terms."""
+    """A reduction of a matrix along its columns on a target: neighbouring results read neighbouring elements."""
 
     op: ComputeOp
     matrix: Tensor
@@ -55,7 +55,7 @@ class ColumnSums:
 
 
 def columns_of(flow: Dataflow, kernel: FusedKernel, target: Target) -> ColumnSums | None:
-    """Return the sums of columns that a kernel is on a target; None if it is none, or if it has many rows."""
+    """Return a kernel as column sums on a target; None if it is no such reduction, or has many rows."""
     if not kernel.one_each or len(kernel.reductions) != 1 or not kernel.out.axis:
         return None
     (op,) = kernel.reductions
@@ -81,7 +81,7 @@ def columns_of(flow: Dataflow, kernel: FusedKernel, target: Target) -> ColumnSum
 
 
 def default_tile(sums: ColumnSums) -> ColumnTile:
-    """The tile that rules choose: a block for each multiprocessor, if the columns and the terms suffice."""
+    """Return the default tile: a block per multiprocessor if there are enough columns and terms."""
     warp, extent, terms = sums.target.warp_size, size(sums.op.axis[-1]), total(sums.op.reduce_axis)
     width = vector_bytes(sums.target) // sums.matrix.dtype.bytes
     while width > 1 and (extent_of(sums.matrix.shape[-1]) % width or extent % width):
@@ -100,7 +100,7 @@ def default_tile(sums: ColumnSums) -> ColumnTile:
 
 
 def is_possible(sums: ColumnSums, tile: ColumnTile) -> bool:
-    """Whether a tile is whole warps with whole vectors, and has a term for each thread."""
+    """Return whether a tile has whole warps and whole vectors, and at least one term per thread."""
     lanes, extent, warp = tile.columns // tile.vector, size(sums.op.axis[-1]), sums.target.warp_size
     most = sums.target.max_threads_per_block
     enough = tile.threads // max(lanes, 1) * tile.shares <= total(sums.op.reduce_axis)
@@ -124,7 +124,7 @@ def schedule_columns(s: ScheduleHandle, kernel: FusedKernel, sums: ColumnSums, t
 
 
 def _add_up(s: ScheduleHandle, op: ComputeOp, out: Operation) -> None:
-    """Add up the sums of blocks: a thread for each result."""
+    """Add up the sums of blocks, with one thread per result."""
     out = s[out].op
     block, thread = s[out].split(s[out].fuse(*out.axis), factor=_ADDING_THREADS)
     s[out].bind(block, thread_axis("blockIdx.x"))

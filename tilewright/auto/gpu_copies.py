@@ -1,9 +1,9 @@
-"""Copies of a product's factors in another order, by kernels before it, so that terms of a sum are neighbours.
+"""Reordered copies of a product's factors, by kernels before it, so that the terms of a sum are contiguous.
 
 - A transposed copy of a matrix.
-- Copies in which one axis of the terms, such as the channels of an image, is the last: of both factors.
-- An unfolded copy of a tensor of windows (im2col): each window's terms lie together, as the other factor has them. That
-  multiplies the tensor by the window, which pays for few windows and a large other factor.
+- Copies of both factors with one axis of the terms, such as the channels of an image, last.
+- An unfolded copy (im2col) of a tensor read through windows: the terms of each window are contiguous, in the order of
+  the other factor. The copy is larger by the size of the window, which pays for few windows and a large other factor.
 """
 
 from __future__ import annotations
@@ -28,14 +28,16 @@ from .products import MatrixProduct, ProductAxes
 Form = tuple[ProductAxes, MatrixProduct]
 Factors = tuple[Tensor, Tensor]
 _COPY_TIME_FACTOR = 1.5
-"""The time of a copy in another order, relative to the time of its bytes at the rate of memory."""
-_TILE_SIZE, _TILE_THREADS = 64, (8, 32)
-"""Rows and columns of a tile that a block turns around, and its threads."""
+"""The time of a reordered copy, relative to the time of its bytes at memory bandwidth."""
+_TRANSPOSED_TILE_SIZE = 64
+"""Rows, and columns, of the tile that a block transposes."""
+_TRANSPOSED_TILE_THREADS = (8, 32)
+"""Threads of a block that transposes a tile, along y and x."""
 _STORED_BYTES = 4
-"""Bytes that a thread of an unfolding kernel stores: more of them would be gathered from as many places."""
-_THREADS = 256
-"""Threads of a block of another copy, or the elements of a block that unfolds. Eight blocks fill a multiprocessor, and
-few threads are idle in the last one."""
+"""Bytes stored per thread of an unfolding kernel: each further element would be gathered from another address."""
+_COPY_THREADS = 256
+"""Threads per block of other copies, or elements per block of an unfolding kernel. Eight blocks fill a multiprocessor,
+and few threads of the last block are idle."""
 
 
 @dataclass(frozen=True)
@@ -45,17 +47,17 @@ class PreparedFactors:
     Attributes
     ----------
     name, words : str
-        The copies, as the end of a way's name and as the beginning of its reason.
+        The end of a way's name, and the beginning of its reason, which describe the copies.
     written : tuple of int
         The bytes that each kernel writes.
     copy : callable
         Schedules kernels that copy tensors of the program.
     unfold : callable
-        Schedules a kernel that copies a factor, given both factors and the product; returns the new factors.
+        Schedules the kernel that unfolds a factor, given both factors and the product; returns the new factors.
     placed : tuple of Operation
-        Stages that the copies place.
+        Stages that the copies compute, so that they are not inlined.
     turned : bool
-        Whether the right factor of a plain product is transposed: only warpgroups read it faster.
+        Whether the right factor of a plain product is transposed, which only warpgroups read faster.
     """
 
     name: str
@@ -67,7 +69,7 @@ class PreparedFactors:
     turned: bool = False
 
     def cycles(self, machine: Machine) -> float:
-        """The cycles of kernels that read and write as many bytes in memory."""
+        """Return the cycles of kernels that read and write these bytes in memory."""
         rates = machine.rates
         copying = _COPY_TIME_FACTOR * 2 * sum(self.written) / rates.memory_bytes_per_cycle / machine.multiprocessors
         return copying + len(self.written) * rates.launch_seconds * rates.clock_hertz
@@ -100,27 +102,27 @@ def _turned(form: Form, op: ComputeOp) -> Iterator[tuple[Form, PreparedFactors]]
 
 
 def _transpose(s: ScheduleHandle, source: Tensor, reader: ComputeOp) -> None:
-    """Copy a tensor with its last two dimensions exchanged: a block turns a tile around in shared memory."""
+    """Copy a tensor with its last two dimensions exchanged: each block transposes a tile in shared memory."""
     copy = s.cache_read(source, "global", [reader])
     *batch, j, k = s[copy].transform_layout(lambda *i: [*i[:-2], i[-1], i[-2]])
     tile = s.cache_read(source, "shared", [copy])
     rows, columns = thread_axis("threadIdx.y"), thread_axis("threadIdx.x")
-    (jo, ji), (ko, ki) = s[copy].split(j, factor=_TILE_SIZE), s[copy].split(k, factor=_TILE_SIZE)
+    (jo, ji), (ko, ki) = s[copy].split(j, factor=_TRANSPOSED_TILE_SIZE), s[copy].split(k, factor=_TRANSPOSED_TILE_SIZE)
     s[copy].reorder(*batch, jo, ko, ji, ki)
     block = s[copy].fuse(*batch, jo, ko)
     s[copy].bind(block, thread_axis("blockIdx.x"))
     s[tile].compute_at(s[copy], block)
     for stage, (slow, fast) in ((copy, (ji, ki)), (tile, s[tile].op.axis[-2:])):
-        _, y = s[stage].split(slow, factor=_TILE_THREADS[0])
-        x, lanes = s[stage].split(fast, factor=_TILE_SIZE // _TILE_THREADS[1])
+        _, y = s[stage].split(slow, factor=_TRANSPOSED_TILE_THREADS[0])
+        x, lanes = s[stage].split(fast, factor=_TRANSPOSED_TILE_SIZE // _TRANSPOSED_TILE_THREADS[1])
         s[stage].bind(y, rows)
         s[stage].bind(x, columns)
         s[stage].vectorize(lanes)
-    s[tile].storage_align(s[tile].op.axis[-2], _TILE_SIZE, 2)
+    s[tile].storage_align(s[tile].op.axis[-2], _TRANSPOSED_TILE_SIZE, 2)
 
 
 class _Factor(NamedTuple):
-    """A factor in memory: its dimension that becomes the last one, and the border around it, if there is one."""
+    """A factor in memory, its dimension that becomes the last one, and the stage that pads it, if any."""
 
     source: Tensor
     dimension: int
@@ -129,7 +131,7 @@ class _Factor(NamedTuple):
 
 
 def _with_terms_last(flow: Dataflow, form: Form, op: ComputeOp) -> Iterator[tuple[Form, PreparedFactors]]:
-    """Yield products of copies in which an axis of the terms, such as the channels of a convolution, is the last."""
+    """Yield products of copies with an axis of the terms, such as the channels of a convolution, last."""
     axes, of = form
     made = of.contraction
     for axis in axes.depth:
@@ -155,7 +157,8 @@ def _with_terms_last(flow: Dataflow, form: Form, op: ComputeOp) -> Iterator[tupl
 
 
 def _unfolded(form: Form) -> Iterator[tuple[Form, PreparedFactors]]:
-    """Yield the product of one factor in place, with whole vectors of terms, and an unfolded copy of the other one."""
+    """Yield the product of one factor in place, with whole vectors of terms, and an unfolded copy of the other
+    factor."""
     axes, of = form
     made = of.contraction
     factors, vector = (made.rows, made.columns), of.vector // DType(made.dtype).bytes
@@ -174,13 +177,13 @@ def _unfolded(form: Form) -> Iterator[tuple[Form, PreparedFactors]]:
 
 
 def _unfold(s: ScheduleHandle, factors: Factors, product: Tensor, which: int, is_turned: bool) -> Factors:
-    """Store a factor with its terms last, and return the factors that the product reads from now on."""
+    """Store a factor with its terms last, and return the factors that the product reads afterwards."""
     view = factors[which]
     if is_turned:
         s[view].transform_layout(lambda *i: [*i[:-2], i[-1], i[-2]])
     read, width = s.cache_read(view, "global", [product]), max(1, _STORED_BYTES // view.dtype.bytes)
     words, lanes = s[view].split(s[view].fuse(*s[view].leaf_iter_vars), factor=width)
-    block, thread = s[view].split(words, factor=_THREADS // width)
+    block, thread = s[view].split(words, factor=_COPY_THREADS // width)
     s[view].bind(block, thread_axis("blockIdx.x"))
     s[view].bind(thread, thread_axis("threadIdx.x"))
     s[view].vectorize(lanes)
@@ -188,7 +191,7 @@ def _unfold(s: ScheduleHandle, factors: Factors, product: Tensor, which: int, is
 
 
 def _factor(flow: Dataflow, op: ComputeOp, load: Load, axis: IterVar) -> _Factor | None:
-    """The factor that a reduction loads; None if no dimension in memory follows an axis alone."""
+    """Return the factor of a load; None if no dimension in memory is indexed by the axis alone."""
     dimension, source = _dimension(load, axis), load.source
     if dimension is None or not isinstance(source, Tensor):
         return None
@@ -208,7 +211,7 @@ def _factor(flow: Dataflow, op: ComputeOp, load: Load, axis: IterVar) -> _Factor
 
 
 def _dimension(load: Load, axis: IterVar) -> int | None:
-    """The only dimension of a load that an axis moves along, one by one; None for another use of the axis."""
+    """Return the only dimension of a load that an axis indexes, with stride 1; None for another use of the axis."""
     using = [d for d, index in enumerate(load.indices) if uses_any(index, {axis.var})]
     return using[0] if len(using) == 1 and load.indices[using[0]] is axis.var else None
 
@@ -218,7 +221,7 @@ def _is_constant(tensor: Tensor) -> bool:
 
 
 def _copy_all(s: ScheduleHandle, op: ComputeOp, factors: tuple[_Factor, ...], vector: int) -> None:
-    """Copy the factors, each with one dimension last, as the borders around the copies have it."""
+    """Copy each factor with one dimension last, and pad the copies."""
     for source, dimension, border, within in factors:
         if dimension != len(source.shape) - 1:
             _copy(s, source, dimension, op if border is None else border, vector)
@@ -231,13 +234,14 @@ def _last(indices: tuple[object, ...], dimension: int) -> list[object]:
 
 
 def _copy(s: ScheduleHandle, source: Tensor, dimension: int, reader: ComputeOp, vector: int) -> None:
-    """Copy a tensor with one dimension last: neighbouring threads read neighbours, and each writes a vector."""
+    """Copy a tensor with one dimension last: neighbouring threads read neighbouring elements, and each writes a
+    vector."""
     copy = s.cache_read(source, "global", [reader])
     *axes, last = s[copy].transform_layout(lambda *i: _last(i, dimension))
     rest, lanes = s[copy].split(last, factor=gcd(extent_of(source.shape[dimension]), vector // source.dtype.bytes))
     axes.insert(dimension, rest)
     s[copy].reorder(*axes, lanes)
-    block, thread = s[copy].split(s[copy].fuse(*axes), factor=_THREADS)
+    block, thread = s[copy].split(s[copy].fuse(*axes), factor=_COPY_THREADS)
     s[copy].bind(block, thread_axis("blockIdx.x"))
     s[copy].bind(thread, thread_axis("threadIdx.x"))
     s[copy].vectorize(lanes)

@@ -1,7 +1,7 @@
-"""Independent elements on GPUs: maps, stencils and short windows, each thread with a tile of neighbours.
+"""Independent elements on GPUs: maps, stencils and short windows, with a tile of neighbours per thread.
 
 Neighbours of a stencil read the same elements. A thread computes several rows of several columns and loads each element
-once. Its loops are written out, so that the compiler finds the common loads.
+once. Its loops are unrolled, so that the compiler finds the common loads.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from .dataflow import Dataflow, known, known_total, size, total, weight
 from .kernels import FusedKernel
 
 FEW_TERMS = 64
-"""Terms of a reduction up to which a thread computes it alone, written out."""
+"""The most terms of a reduction that a single thread computes, unrolled."""
 _ROWS = (4, 2)
-"""Rows of a thread's tile, the most wanted first."""
+"""Candidate rows of a thread's tile, the preferred number first."""
 _VECTOR_ELEMENTS = 4
-"""Elements of a vector: reads that are a multiple of them apart share none."""
+"""Elements per vector: reads at distances of a multiple of this number share no elements."""
 _UNROLLED_INSTRUCTIONS = 3000
-"""Instructions that the written-out loops of a thread have at most."""
+"""The most instructions in the unrolled loops of a thread."""
 _HEAVY_INSTRUCTIONS = 250
-"""Instructions of an element from which on a thread computes one vector of them."""
+"""The least instructions per element for which a thread computes only one vector."""
 
 
 @dataclass(frozen=True)
 class ElementTile:
-    """Neighbours of a thread along the last dimension, rows of a thread, and threads along both."""
+    """Columns and rows per thread, and threads along both dimensions."""
 
     vector: int
     rows: int
@@ -44,14 +44,14 @@ class ElementTile:
 
 
 def are_elements(kernel: FusedKernel) -> bool:
-    """Whether threads compute the elements of a kernel alone."""
+    """Return whether elements of a kernel are independent, so that single threads compute them."""
     return kernel.one_each and all(prod(map(size, op.reduce_axis)) <= FEW_TERMS for op in kernel.reductions)
 
 
 def default_tile(flow: Dataflow, kernel: FusedKernel, target: Target) -> ElementTile:
-    """The tile that rules choose without a model.
+    """Return the default tile.
 
-    Vectors of a stencil begin at any place, so that wide ones take several loads. A window of many instructions needs
+    Vectors of a stencil begin at any address, so wide vectors take several loads. A window of many instructions needs
     the registers for one or two results.
     """
     out, threads, work = kernel.out, min(256, target.max_threads_per_block), _work(flow, kernel)
@@ -72,7 +72,8 @@ def default_tile(flow: Dataflow, kernel: FusedKernel, target: Target) -> Element
 
 
 def has_few_sums(flow: Dataflow, kernel: FusedKernel, target: Target) -> bool:
-    """Whether a kernel has fewer sums than threads fill the GPU, each of neighbours in memory that a warp can share."""
+    """Return whether a kernel has fewer sums than the GPU has resident threads, and warps had better share the
+    terms."""
     if len(kernel.reductions) != 1 or not target.has_warps or not _are_apart(flow, kernel):
         return False
     resident = Machine.for_models(target).resident_threads
@@ -80,7 +81,8 @@ def has_few_sums(flow: Dataflow, kernel: FusedKernel, target: Target) -> bool:
 
 
 def _are_apart(flow: Dataflow, kernel: FusedKernel) -> bool:
-    """Whether neighbouring sums read elements that are no neighbours in memory."""
+    """Return whether neighbouring sums read elements that are not contiguous, so that single threads would load
+    singly."""
     for op in kernel.reductions:
         last = {a.var for a, p in zip(op.axis, kernel.places[op], strict=True) if p and p[0] is kernel.out.axis[-1]}
         reduced = {axis.var for axis in op.reduce_axis}
@@ -92,19 +94,19 @@ def _are_apart(flow: Dataflow, kernel: FusedKernel) -> bool:
 
 
 def _step(index: Expr, var: Var) -> int | None:
-    """The distance of the elements that neighbours along a variable read; None if it is not one number."""
+    """Return the stride of an index along a variable; None if it is not constant."""
     step = simplify(substitute(index, {var: var + 1}) - index)
     return step.value if isinstance(step, IntImm) else None
 
 
 def _work(flow: Dataflow, kernel: FusedKernel) -> float:
-    """The instructions of an element."""
+    """Return the instructions per element."""
     ops = (kernel.out, *kernel.members)
     return sum(prod(map(size, op.reduce_axis)) * max(weight(flow.bodies[op]), 1) for op in ops)
 
 
 def is_possible(flow: Dataflow, kernel: FusedKernel, target: Target, tile: ElementTile) -> bool:
-    """Whether a block can have a tile, rows are there, and the loops of a thread are short enough to write out."""
+    """Return whether a tile fits a block and the result, and a thread's loops are short enough to unroll."""
     axes = kernel.out.axis
     extent = known(axes[-2]) if len(axes) > 1 else None
     fits = tile.down == 1 if tile.rows == 1 else extent is not None and extent >= 2 * tile.rows
@@ -113,7 +115,7 @@ def is_possible(flow: Dataflow, kernel: FusedKernel, target: Target, tile: Eleme
 
 
 def widest(kernel: FusedKernel, target: Target) -> int:
-    """Return the neighbours that one access stores: whole vectors of a row, so that no guard takes them apart."""
+    """Return the number of neighbours per store: it divides a row, so that no guard splits a vector."""
     out = kernel.out
     last = known(out.axis[-1]) if out.axis else None
     if last is None or known_total(out.axis) is None:
@@ -125,7 +127,7 @@ def widest(kernel: FusedKernel, target: Target) -> int:
 
 
 def _overlaps(flow: Dataflow, kernel: FusedKernel, dimension: int) -> bool:
-    """Whether neighbours along a dimension of the result read some of the same elements."""
+    """Return whether neighbours along a dimension of the result read common elements."""
     axis = kernel.out.axis[dimension]
     for op in (kernel.out, *kernel.members):
         places = kernel.places[op]
@@ -147,7 +149,7 @@ def _overlaps(flow: Dataflow, kernel: FusedKernel, dimension: int) -> bool:
 
 
 def _slides(op: Operation, index: Expr, mine: set[Var], reduced: set[Var]) -> bool:
-    """Whether windows of neighbours overlap: their distance is less than the terms of one of them span."""
+    """Return whether the windows of neighbours overlap: their distance is less than the span of a window."""
     used = set(variables(index))
     if not (used & mine and used & reduced):
         return False
@@ -159,7 +161,7 @@ def _slides(op: Operation, index: Expr, mine: set[Var], reduced: set[Var]) -> bo
 
 
 def _are_near(parts: set[tuple[Expr, ...]]) -> bool:
-    """Whether indices differ by distances that no vector has."""
+    """Return whether some indices differ by no multiple of the elements of a vector."""
     first, *others = parts
     steps = [simplify(a - b) for other in others for a, b in zip(other, first, strict=True)]
     return any(not isinstance(step, IntImm) or step.value % _VECTOR_ELEMENTS for step in steps)

@@ -1,4 +1,4 @@
-"""Products on GPUs: the tiled schedules of packaged templates, for the contraction that a reduction is."""
+"""Products on GPUs: the tiled schedules of packaged templates, applied to a reduction as a contraction."""
 
 from __future__ import annotations
 
@@ -29,15 +29,17 @@ from .products import MatrixProduct
 from .ways import Way
 
 _IN_PLACE_TIME_FACTOR = 1.5
-"""The time of a kernel that reads the terms of windows one by one, relative to the model: 1.1 to 2.2 in ten layers."""
+"""The time of a kernel that loads single terms of windows, relative to the model: 1.1 to 2.2 in ten layers."""
 _IN_LANES = "vectors"
-"""The value of the knob `store` for which lanes that hold neighbouring columns store them."""
-_COMPARED_TILES, _EQUAL_CYCLES_FACTOR = 32, 1.002
-"""The number of fastest tiles that are compared. Tiles are equally fast if their cycles are at most this
-multiple of the cycles of the first tile."""
+"""The choice of the knob `store` with which lanes store the neighbouring columns that they hold."""
+_COMPARED_TILES = 32
+"""The number of fastest tiles to compare."""
+_EQUAL_CYCLES_FACTOR = 1.002
+"""Tiles count as equally fast if their cycles are at most this multiple of the cycles of the fastest tile."""
 _MORE_WARPGROUPS_CYCLES_FACTOR = 1.05
-"""More warpgroups, in one block or in two, are taken if their cycles are at most this multiple of the fastest tile's.
-Some multiply while others begin or store results. On an H200, a product of 4096³ takes 219 µs instead of 274."""
+"""A tile with more warpgroups, in one block or in two, is chosen if its cycles are at most this multiple of the fastest
+tile's. Some warpgroups multiply while others begin or store results. On an H200, a product of 4096³ takes 219 µs
+instead of 274."""
 _INSTRUCTIONS: tuple[tuple[str, Mapping[str, str], type[MmaTile], str], ...] = (
     ("matrix instructions", contraction_mma.DEFAULT_ATOMS, MmaTile, "fp32"),
     ("warpgroup instructions", wgmma_tiles.DEFAULT_ATOMS, wgmma_tiles.WgmmaTile, "fp32"),
@@ -45,12 +47,12 @@ _INSTRUCTIONS: tuple[tuple[str, Mapping[str, str], type[MmaTile], str], ...] = (
     ("rounding matrix instructions", contraction_mma.ROUNDED, MmaTile, "tf32"),
     ("cutting warpgroup instructions", wgmma_tiles.ROUNDED, wgmma_tiles.WgmmaTile, "tf32_cut"),
 )
-"""Strategies: the name, the instruction for a type, the tile, and the precision of float32. Of strategies with the same
-tile, later ones are faster."""
+"""Strategies: the name, the instruction per element type, the tile, and the precision of float32. Among strategies with
+the same tile, later ones are faster."""
 
 
 def ways(flow: Dataflow, form: Form, kernel: FusedKernel, op: ComputeOp, target: Target, precision: str) -> list[Way]:
-    """Return the ways to compute a product on a target at a precision, the fastest by their models first."""
+    """Return the ways to compute a product on a target at a precision, sorted by the cycles of their models."""
     machine, found = Machine.for_models(target), list[tuple[float, Way]]()
     is_window = sum(size(axis) > 1 for axis in form[0].depth) > 1
     copied = list(copies_for(flow, form, op))
@@ -77,7 +79,7 @@ def ways(flow: Dataflow, form: Form, kernel: FusedKernel, op: ComputeOp, target:
 
 
 def _pays(form: Form, copies: PreparedFactors | None, strategy: Any) -> bool:
-    """Whether a strategy fits the order of columns, and may be faster with copied factors if there are any."""
+    """Return whether a strategy fits the order of columns and, with copied factors, may be faster."""
     if isinstance(strategy, Mma) and strategy.tile is wgmma_tiles.TurnedWgmmaTile and len(form[0].columns) > 1:
         return False
     return copies is None or (isinstance(strategy, Mma) and (strategy.tile.warpgroups or not copies.turned))
@@ -115,17 +117,17 @@ def _way(
 
 
 def _tiles(strategy: Any, form: Form, machine: Machine, count: int) -> list[Any]:
-    """The fastest tiles of a strategy. Columns of several axes stay in their order within lanes."""
+    """Return the fastest tiles of a strategy. Columns of several axes keep their order within lanes."""
     tiles = strategy.tiles(form[1], machine)
     ordered = (tile for tile in tiles if len(form[0].columns) == 1 or not getattr(tile, "vectors", False))
     return list(islice(ordered, count))
 
 
 def _steadiest(strategy: Any, form: Form, machine: Machine, is_fused: bool) -> Any:
-    """The fastest tile by the model; of equally fast tiles, the one with most slices in flight.
+    """Return the fastest tile by the model; among equally fast tiles, the one with the most slices in flight.
 
-    If one block of warpgroups fills a multiprocessor, two blocks with fewer slices each may be better. If the kernel
-    reads further tensors at the end (`is_fused`), which takes registers, one block of more warpgroups is better.
+    If one block of warpgroups fills a multiprocessor, two blocks with fewer slices each may be faster. If the kernel's
+    epilogue reads further tensors (`is_fused`), which takes registers, one block of more warpgroups is faster.
     """
     tiles = _tiles(strategy, form, machine, _COMPARED_TILES)
     cycles = [float(strategy.predict(form[1], tile, machine).cycles) for tile in tiles]
@@ -150,7 +152,7 @@ def _deepest(tiles: Iterable[Any]) -> Any:
 
 
 def _are_alike(tile: MmaTile, other: MmaTile) -> bool:
-    """Whether two tiles differ at most in their stages."""
+    """Return whether two tiles differ at most in their stages."""
     return bool(replace(tile, stages=other.stages) == other)
 
 

@@ -1,4 +1,4 @@
-"""Rows on GPUs: a block computes one row or several, and every stage of a row in it, so that rows are read once.
+"""Rows on GPUs: a block computes all stages of one or several rows, so that rows are read once.
 
 If a row is contiguous in memory, the threads along x share it. If neighbouring rows are neighbours in memory, each
 thread along x has its own row, which the threads along y share.
@@ -24,18 +24,18 @@ from .dataflow import Dataflow, Read, extent_of, known, known_total, total
 from .kernels import FusedKernel
 
 _MOST_HELD_REGISTERS = 64
-"""Registers of a thread for elements of rows."""
+"""The most registers of a thread for elements of rows."""
 _ROW_THREADS = 256
-"""Threads of a row, unless its elements need more registers, or rows are fewer than multiprocessors."""
+"""Threads per row, unless its elements need more registers, or there are fewer rows than multiprocessors."""
 _MOST_SHARED_BYTES = 64 << 10
-"""Bytes of shared memory for rows: three blocks share a multiprocessor."""
+"""The most bytes of shared memory for the rows of a block, so that three blocks share a multiprocessor."""
 
 
 @dataclass(frozen=True)
 class RowTile:
-    """How rows are shared out: threads that share one row, rows of a block, and neighbours that a thread moves.
+    """The distribution of rows: threads per row, rows per block, and neighbours per access of a thread.
 
-    `keep` is the memory that holds rows which several stages read: "shared", "local" (registers), or none.
+    `keep` is the memory of rows that several stages read: "shared", "local" (registers), or none.
     """
 
     across: int
@@ -45,7 +45,7 @@ class RowTile:
 
 
 def runs_along_rows(flow: Dataflow, kernel: FusedKernel) -> bool:
-    """Whether neighbours in memory are neighbours within a row, by the loads of the kernel's reductions."""
+    """Return whether rows are contiguous in memory, by the loads of the kernel's reductions."""
     along = across = 0
     for op in kernel.reductions:
         reduced = {axis.var for axis in op.reduce_axis}
@@ -76,7 +76,7 @@ def default_tile(flow: Dataflow, kernel: FusedKernel, target: Target) -> RowTile
 
 
 def memories(flow: Dataflow, kernel: FusedKernel, tile: RowTile) -> list[str]:
-    """The memories that can hold the rows that several stages read, the nearest first; nothing at last."""
+    """Return the memories with room for rows that several stages read, the nearest first; the last one is none."""
     inputs = row_inputs(flow, kernel)
     rows = [prod(map(extent_of, tensor.shape)) // max(kernel.row_count, 1) * tensor.dtype.bytes for tensor in inputs]
     known_sizes = all(isinstance(e, IntImm) for tensor in inputs for e in tensor.shape)
@@ -87,7 +87,7 @@ def memories(flow: Dataflow, kernel: FusedKernel, tile: RowTile) -> list[str]:
 
 
 def _held(kernel: FusedKernel, inputs: Sequence[Tensor], tile: RowTile) -> int:
-    """The registers of a thread for its elements of rows; none if threads do not share rows evenly."""
+    """Return the registers of a thread for its elements of rows; 0 if threads do not share rows evenly."""
     count = 0
     for tensor in inputs:
         row = known(kernel.reductions[0].reduce_axis[-1]) or 0
@@ -99,18 +99,18 @@ def _held(kernel: FusedKernel, inputs: Sequence[Tensor], tile: RowTile) -> int:
 
 
 def is_possible(flow: Dataflow, kernel: FusedKernel, target: Target, tile: RowTile) -> bool:
-    """Whether a block can have a tile, and its memory has room for the rows that it keeps."""
+    """Return whether a tile fits a block, and its memory has room for the rows that it keeps."""
     return tile.across * tile.rows <= target.max_threads_per_block and tile.keep in memories(flow, kernel, tile)
 
 
 def inner_axes(kernel: FusedKernel) -> list[IterVar]:
-    """The axes of the result that lie within a row."""
+    """Return the axes of the result within a row."""
     rows = {axis for axis, divisor in kernel.rows if divisor == 1}
     return [axis for axis in kernel.out.axis if axis not in rows]
 
 
 def _vector(flow: Dataflow, kernel: FusedKernel, target: Target) -> int:
-    """Neighbours of a row that one access moves."""
+    """Return the number of neighbours of a row per access."""
     inner = inner_axes(kernel)
     if not inner and row_inputs(flow, kernel):
         bits = max(tensor.dtype.bits for tensor in row_inputs(flow, kernel))
@@ -138,7 +138,7 @@ def schedule_rows(s: ScheduleHandle, flow: Dataflow, kernel: FusedKernel, target
 
 
 def row_loops(s: ScheduleHandle, kernel: FusedKernel) -> tuple[IterVar, IterVar | None]:
-    """The loop over all rows, and the one over the elements of a row."""
+    """Return the loop over all rows, and the loop over the elements of a row."""
     out, rows, inner = kernel.out, [], []
     divisors = dict(kernel.rows)
     for axis in out.axis:
@@ -187,7 +187,7 @@ def _along(s: ScheduleHandle, flow: Dataflow, kernel: FusedKernel, tile: RowTile
 
 
 def row_inputs(flow: Dataflow, kernel: FusedKernel) -> list[Tensor]:
-    """The tensors from memory that several stages of a kernel read, row by row."""
+    """Return the tensors in memory that several stages of a kernel read row by row."""
     inside, readers = {kernel.out, *kernel.members}, dict[Tensor, set[Operation]]()
     for op in (kernel.out, *kernel.members):
         for read in flow.reads[op]:
@@ -197,7 +197,7 @@ def row_inputs(flow: Dataflow, kernel: FusedKernel) -> list[Tensor]:
 
 
 def _is_plain(read: Read, op: Operation) -> bool:
-    """Whether an operation reads rows whole, by loops of its own."""
+    """Return whether an operation reads whole rows, in its own loops."""
     last, own = read.indices[-1], {axis.var for axis in op.loop_axes}
     return not loads(*read.indices) and bool(own & set(variables(last)))
 
@@ -210,7 +210,7 @@ def _keep(
     loops: tuple[IterVar, IterVar],
     thread: IterVar,
 ) -> None:
-    """Read rows once: into shared memory, or into the registers of the threads that compute with them."""
+    """Read rows once, into shared memory or into the registers of the threads that use them."""
     out = kernel.out
     for tensor in row_inputs(flow, kernel):
         readers = [
@@ -240,7 +240,7 @@ def _keep(
 
 
 def direct_readers(s: ScheduleHandle, tensor: Tensor, readers: list[Operation]) -> list[Operation]:
-    """Return the stages that read a tensor themselves: readers, and inlined stages that these read it through."""
+    """Return the stages that load a tensor: readers, and inlined stages between the tensor and its readers."""
     wanted = {s.stage_id(op) for op in readers}
     found: list[Operation] = []
     for stage in reversed(s.value.in_order()):
@@ -256,13 +256,13 @@ def direct_readers(s: ScheduleHandle, tensor: Tensor, readers: list[Operation]) 
 
 
 def free_axes(kernel: FusedKernel, op: Operation) -> list[IterVar]:
-    """The axes of a member that lie within a row."""
+    """Return the axes of a member within a row."""
     rows = {axis for axis, _ in kernel.rows}
     return [axis for axis, place in zip(op.axis, kernel.places[op], strict=True) if not (place and place[0] in rows)]
 
 
 def _bind_rows(s: ScheduleHandle, op: Operation, kernel: FusedKernel, rows: int) -> None:
-    """Give the rows of a member to the threads along y."""
+    """Distribute the rows of a member over the threads along y."""
     free = free_axes(kernel, op)
     mine = [axis for axis in op.axis if axis not in free]
     s[op].reorder(*mine, *free)
@@ -272,7 +272,7 @@ def _bind_rows(s: ScheduleHandle, op: Operation, kernel: FusedKernel, rows: int)
 
 
 def _share(s: ScheduleHandle, op: Operation, loop: IterVar, across: int, vector: int, thread: IterVar) -> None:
-    """Share the elements of a row out to threads, a vector at a time."""
+    """Distribute the elements of a row over threads, a vector at a time."""
     lanes = None
     if vector > 1:
         loop, lanes = s[op].split(loop, factor=vector)
@@ -283,7 +283,7 @@ def _share(s: ScheduleHandle, op: Operation, loop: IterVar, across: int, vector:
 
 
 def _share_reduction(s: ScheduleHandle, op: Operation, tile: RowTile, thread: IterVar) -> None:
-    """Share the terms of a reduction out to threads."""
+    """Distribute the terms of a reduction over threads."""
     reduced = list(s[op].op.reduce_axis)
     flat = s[op].fuse(*reduced) if len(reduced) > 1 else reduced[0]
     lanes = None
@@ -297,7 +297,7 @@ def _share_reduction(s: ScheduleHandle, op: Operation, tile: RowTile, thread: It
 
 
 def _across(s: ScheduleHandle, flow: Dataflow, kernel: FusedKernel, tile: RowTile) -> None:
-    """A thread along x for each row; the threads along y share the terms."""
+    """Use one thread along x per row; the threads along y share the terms."""
     out = kernel.out
     x, y = thread_axis("threadIdx.x"), thread_axis("threadIdx.y")
     row, place = row_loops(s, kernel)

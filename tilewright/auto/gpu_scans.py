@@ -1,4 +1,4 @@
-"""Scans on GPUs: a thread runs through all steps of its own column, in one kernel."""
+"""Scans on GPUs: each thread computes all steps of one column, in one kernel."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from ..tensor.tensor import ComputeOp, Operation
 from .dataflow import Dataflow, is_element_wise, known_total
 
 _THREADS = 32
-"""Threads of a block: columns are few, and multiprocessors many."""
+"""Threads per block: there are few columns and many multiprocessors."""
 
 
 def steps_of(scan: ScanOp) -> list[Operation]:
-    """Return the stages that compute the first rows and the rows of each step."""
+    """Return the stages that compute the initial rows and the rows of each step."""
     return list(dict.fromkeys(t.op for t in (*scan.init, *scan.update)))
 
 
 def has_own_columns(flow: Dataflow, scan: ScanOp) -> bool:
-    """Whether each column of a scan reads no other column, and steps have no stages but their updates."""
+    """Return whether columns of a scan are independent, and steps have no stages other than their updates."""
     states, updates = {t.op for t in scan.state}, {t.op for t in scan.update}
     if set(scan.steps()) - updates:
         return False

@@ -1,7 +1,7 @@
 """Windows on GPUs: short reductions over windows of a tensor, such as depthwise convolutions, poolings and filters.
 
-A thread computes a tile of neighbours from a part of the input that it keeps in registers. It loads aligned vectors of
-the input, decides once for each element whether it lies in the border, and reads each weight once.
+A thread computes a tile of neighbours from the part of the input that it keeps in registers. It loads aligned vectors
+of the input, tests once per element for the border, and reads each weight once.
 """
 
 from __future__ import annotations
@@ -26,35 +26,49 @@ from .dataflow import Dataflow, bytes_of, extent_of, is_element_wise, known, kno
 from .gpu_elements import FEW_TERMS
 from .kernels import FusedKernel
 
-_OTHER_REGISTERS, _REGISTERS_PER_ELEMENT = 30, 0.57
-"""Registers of a thread beside its elements, and registers per element."""
+_OVERHEAD_REGISTERS = 30
+"""Registers of a thread that do not depend on its elements."""
+_REGISTERS_PER_ELEMENT = 0.57
+"""Registers of a thread per element."""
 _MOST_UNROLLED_PRODUCTS = 3000
-"""The most products in the written-out loops of a thread."""
-_ROWS, _COLUMNS = (1, 2, 4, 7, 8), (1, 2, 4, 7, 8, 14, 16)
-"""Rows and columns of a thread's tile: powers of two, and multiples of 7, into which images of 7, 14, 28, 56 divide."""
-_THREADS, _SMALLER_BLOCK_GAIN = (128, 64, 32), 1.06
-"""Threads of a block, the default first, and the factor by which smaller blocks must be faster by the model."""
+"""The most products in the unrolled loops of a thread."""
+_ROWS = (1, 2, 4, 7, 8)
+"""Candidate rows of a thread's tile. Multiples of 7 divide images of 7, 14, 28 and 56 rows."""
+_COLUMNS = (1, 2, 4, 7, 8, 14, 16)
+"""Candidate columns of a thread's tile."""
+_THREADS_PER_BLOCK = (128, 64, 32)
+"""Candidate threads per block, the default first."""
+_SMALLER_BLOCK_GAIN = 1.06
+"""The factor by which the model must predict smaller blocks to be faster."""
 _SPARE_REGISTERS = 16
-"""Registers of a thread that hold no elements."""
-_LOAD_INSTRUCTIONS, _CONVERSION_INSTRUCTIONS, _THREAD_INSTRUCTIONS = 1.8, 0.57, 100
-"""Instructions of a load, of a conversion from 16 bits, and of a thread beside its loads and terms."""
+"""The registers of a thread that tiles leave free."""
+_INSTRUCTIONS_PER_LOAD = 1.8
+_INSTRUCTIONS_PER_CONVERSION = 0.57
+"""Instructions per conversion of an element from 16 bits."""
+_INSTRUCTIONS_PER_THREAD = 100
+"""Instructions per thread other than for loads and terms."""
 _STORE_FACTOR = 4.7
 """The time of a stored line, relative to a loaded line."""
 _STORE_LINES_EXPONENT = 0.7
 """The exponent with which the time of a store grows with its lines."""
 _GAP_WEIGHT = 1.2
-"""The weight of gaps between the elements of a store in the bytes that it moves."""
-_SCALAR_FACTOR, _UNHIDDEN = 1.2, 0.1
-"""The time of memory if threads load single elements; the part of the shorter of work and memory that is not hidden."""
-_START_CYCLES, _LATENT_WARPS = 2000, 3.5
-"""Cycles of a kernel beside its work; the resident warps for which waiting takes as long as work."""
+"""The weight of the gaps between the elements of a store, in the bytes that the store moves."""
+_SINGLE_LOAD_FACTOR = 1.2
+"""The factor on the time of memory if threads load single elements."""
+_UNHIDDEN_FRACTION = 0.1
+"""The fraction of the shorter of work and memory that is not hidden by the longer one."""
+_START_CYCLES = 2000
+"""Cycles to start and end a kernel."""
+_EXPOSED_LATENCY_WARPS = 3.5
+"""The number of resident warps with which waiting takes as long as work."""
 
 
 @dataclass(frozen=True)
 class WindowTile:
     """Rows and columns of results that a thread computes, and the threads of a block.
 
-    The loops over the first `rolled` axes of the terms stay loops, within which the thread loads a part of the input.
+    The loops over the first `rolled` axes of the terms are not unrolled; inside them, the thread loads a part of the
+    input.
     """
 
     rows: int
@@ -67,8 +81,9 @@ class WindowTile:
 class Index:
     """The linear index of one dimension: `offset`, plus multiples of one axis of a tile and of the reduction axes.
 
-    `axis` is the place of the tile's axis from the end, -1 for the last; 0 if the index has none. Neighbouring results
-    along it read elements `step` apart. `ways` has the distance from first to last value of each reduction axis.
+    `axis` is the tile's axis, counted from the end: -1 for the last; 0 if the index has no such axis. Neighbouring
+    results along it read elements at a distance of `step`. `ways` has the distance from first to last value per
+    reduction axis.
     """
 
     axis: int
@@ -78,15 +93,15 @@ class Index:
 
     @property
     def overlaps(self) -> bool:
-        """Whether neighbouring results read some of the same elements."""
+        """Whether neighbouring results read common elements."""
         return bool(self.axis) and sum(map(abs, self.ways)) >= self.step
 
     def first(self, tile: WindowTile) -> int:
-        """The first element that a tile at 0 reads."""
+        """Return the first element that a tile at 0 reads."""
         return self.offset + sum(min(way, 0) for way in self.ways[tile.rolled :])
 
     def reach(self, tile: WindowTile) -> int:
-        """The elements that a tile reads along the dimension."""
+        """Return the number of elements that a tile reads along the dimension."""
         results = {-1: tile.columns, -2: tile.rows}.get(self.axis, 1)
         return (results - 1) * self.step + sum(map(abs, self.ways[tile.rolled :])) + 1
 
@@ -95,9 +110,9 @@ class Index:
 class Windows:
     """A reduction over windows of `tensor`.
 
-    `border`, if any, computes the tensor: it copies an input, and adds `before` elements before each row. `source` is
-    the tensor from which threads can load vectors, of at most `vector` bytes; None if they can load single elements
-    only.
+    `border`, if any, is the stage that pads an input with `before` elements before each row to compute the tensor.
+    `source` is the tensor from which threads can load vectors of at most `vector` bytes; None if they can load only
+    single elements.
     """
 
     op: ComputeOp
@@ -114,28 +129,28 @@ class Windows:
         return total(self.op.reduce_axis)
 
     def rounds(self, tile: WindowTile) -> int:
-        """How often a thread loads a part of the input."""
+        """Return the number of times that a thread loads a part of the input."""
         return total(self.op.reduce_axis[: tile.rolled])
 
     def chunk(self, tile: WindowTile) -> int:
-        """The elements that a thread loads at once: of whole, aligned vectors of each row."""
+        """Return the number of elements per load: aligned vectors must cover each row exactly."""
         last = self.indices[-1]
         if self.source is None or last.axis != -1:
             return 1
         return gcd(extent_of(self.source.shape[-1]), self.vector // self.source.dtype.bytes, tile.columns * last.step)
 
     def held(self, tile: WindowTile) -> int:
-        """The elements of the input that a thread holds, in whole vectors."""
+        """Return the elements of the input in a thread's registers, in whole vectors."""
         *outer, last = (index.reach(tile) for index in self.indices)
         chunk, first = self.chunk(tile), self.indices[-1].first(tile) - self.before
         return prod(outer) * ((first + last - 1) // chunk - first // chunk + 1) * chunk
 
     def seen(self, tile: WindowTile) -> int:
-        """The elements of the tensor that a tile reads."""
+        """Return the number of elements of the tensor that a tile reads."""
         return prod(index.reach(tile) for index in self.indices)
 
     def words(self, tile: WindowTile) -> int:
-        """The registers of a thread for elements of the input, as they are loaded and with the border; and for sums."""
+        """Return the registers of a thread for loaded elements, padded elements and sums."""
         loaded = self.held(tile) if self.chunk(tile) > 1 else 0
         seen = self.seen(tile) if self.border is not None else 0
         return -(-(loaded + seen) * self.loaded.dtype.bytes // 4) + tile.rows * tile.columns
@@ -146,7 +161,7 @@ class Windows:
         return self.tensor if self.source is None else self.source
 
     def width(self, tile: WindowTile) -> int:
-        """The results that a thread stores at once, in whole vectors of each row."""
+        """Return the number of results per store: whole vectors must cover each row exactly."""
         return gcd(size(self.out.axis[-1]), tile.columns, self.vector // _element_bytes(self.out))
 
     def blocks(self, tile: WindowTile) -> int:
@@ -156,21 +171,22 @@ class Windows:
         return -(-prod(outer) * -(-rows // tile.rows) * -(-columns // tile.columns) // tile.threads)
 
     def cycles(self, tile: WindowTile, machine: Machine) -> float:
-        """The expected cycles of a tile; constants are fitted to 330 kernels of depthwise layers on H100s and H200s."""
+        """Return the expected cycles of a tile. The constants were fitted to 330 kernels of depthwise layers on H100s
+        and H200s."""
         results, stored, word = tile.rows * tile.columns, _element_bytes(self.out), self.loaded.dtype.bytes
         chunk, width, step = self.chunk(tile), self.width(tile), self.indices[-1].step
         seen = self.rounds(tile) * self.seen(tile)
         loads = self.rounds(tile) * self.held(tile) / chunk if chunk > 1 else seen
-        convert = _CONVERSION_INSTRUCTIONS * (word < 4)
-        issued = _LOAD_INSTRUCTIONS * loads + ((self.border is not None) + convert) * seen
-        computed = results * (self.terms + 2 * _CONVERSION_INSTRUCTIONS * (stored < 4))
-        issued += (_LOAD_INSTRUCTIONS + convert) * self.terms + computed + _THREAD_INSTRUCTIONS
+        convert = _INSTRUCTIONS_PER_CONVERSION * (word < 4)
+        issued = _INSTRUCTIONS_PER_LOAD * loads + ((self.border is not None) + convert) * seen
+        computed = results * (self.terms + 2 * _INSTRUCTIONS_PER_CONVERSION * (stored < 4))
+        issued += (_INSTRUCTIONS_PER_LOAD + convert) * self.terms + computed + _INSTRUCTIONS_PER_THREAD
         one, memories, warp = machine.hardware.multiprocessor, machine.hardware.warp_memory, machine.hardware.warp
         lines = [max(1.0, tile.columns * each * warp / memories.line) for each in (step * word, stored)]
         moved = loads * lines[0] + _STORE_FACTOR * results / width * float(lines[1] ** _STORE_LINES_EXPONENT)
-        registers = int((_REGISTERS_PER_ELEMENT * self.words(tile) + _OTHER_REGISTERS) * tile.threads)
+        registers = int((_REGISTERS_PER_ELEMENT * self.words(tile) + _OVERHEAD_REGISTERS) * tile.threads)
         resident = one.registers // registers * tile.threads / warp
-        waiting = 1 + _LATENT_WARPS / max(min(resident, one.warps), tile.threads / warp)
+        waiting = 1 + _EXPOSED_LATENCY_WARPS / max(min(resident, one.warps), tile.threads / warp)
         busy = (
             -(-self.blocks(tile) // machine.multiprocessors)
             * tile.threads
@@ -182,9 +198,11 @@ class Windows:
         memory = bytes_of(self.loaded) + total(self.out.axis) * stored * (1 + gaps)
         rate = machine.rates.memory_bytes_per_cycle * machine.multiprocessors
         fetching = (
-            memory * (_SCALAR_FACTOR if chunk == 1 else 1.0) / rate if memory > machine.rates.l2_capacity_bytes else 0.0
+            memory * (_SINGLE_LOAD_FACTOR if chunk == 1 else 1.0) / rate
+            if memory > machine.rates.l2_capacity_bytes
+            else 0.0
         )
-        return max(busy, fetching) + _UNHIDDEN * min(busy, fetching) + _START_CYCLES + 1.5 * issued
+        return max(busy, fetching) + _UNHIDDEN_FRACTION * min(busy, fetching) + _START_CYCLES + 1.5 * issued
 
 
 def _element_bytes(out: Operation) -> int:
@@ -192,7 +210,7 @@ def _element_bytes(out: Operation) -> int:
 
 
 def windows_of(flow: Dataflow, kernel: FusedKernel, target: Target) -> Windows | None:
-    """Return the windows that a kernel reduces on a target; None if its reduction is another one."""
+    """Return the windows that a kernel reduces on a target; None if its reduction has another form."""
     if not kernel.one_each or len(kernel.reductions) != 1 or kernel.operands or known_total(kernel.out.axis) is None:
         return None
     (op,) = kernel.reductions
@@ -224,7 +242,7 @@ def windows_of(flow: Dataflow, kernel: FusedKernel, target: Target) -> Windows |
 
 
 def _index(e: Expr, op: ComputeOp, is_last: bool) -> Index | None:
-    """The index of a dimension; None if it is not linear in the axes along which tiles extend, and in the terms'."""
+    """Return the index of a dimension; None if it is not linear in the reduction axes and in the axes of tiles."""
     tiled = {axis.var: place - len(op.axis[-2:]) for place, axis in enumerate(op.axis[-2:])}
     mine, terms = [v for v in tiled if uses_any(e, {v})], [axis.var for axis in op.reduce_axis]
     found = coefficients(e, [*tiled, *terms])
@@ -242,7 +260,7 @@ def _index(e: Expr, op: ComputeOp, is_last: bool) -> Index | None:
 
 
 def _from_last(e: Expr, every: Sequence[Var]) -> int | None:
-    """The distance of an index from the last of variables; None if it is not the variable and a constant."""
+    """Return the constant c of an index v + c, with v the last of `every`; None for another index."""
     found = coefficients(e, every)
     rest = simplify(found[1]) if found is not None else None
     if found is None or not isinstance(rest, IntImm):
@@ -253,13 +271,13 @@ def _from_last(e: Expr, every: Sequence[Var]) -> int | None:
 
 
 def _is_border(flow: Dataflow, border: Operation, reader: ComputeOp) -> bool:
-    """Whether an inlined stage computes elements that only one reduction reads."""
+    """Return whether an inlined stage pads an input for a single reduction."""
     inlined = [op for op in flow.bodies if op is not border and any(t.op is border for t in op.input_tensors)]
     return is_element_wise(border) and len(border.outputs) == 1 and inlined == [reader]
 
 
 def _source(flow: Dataflow, tensor: Tensor, border: Operation | None) -> tuple[Tensor | None, int]:
-    """The tensor in memory from which vectors are loaded, and its elements before each row of the border."""
+    """Return the tensor in memory from which vectors are loaded, and the number of padded elements before each row."""
     if border is None:
         return (tensor if isinstance(tensor.op, PlaceholderOp) else None), 0
     found = list(dict.fromkeys(loads(*border.values)))
@@ -272,7 +290,7 @@ def _source(flow: Dataflow, tensor: Tensor, border: Operation | None) -> tuple[T
 
 
 def is_possible(windows: Windows, target: Target, tile: WindowTile) -> bool:
-    """Whether the registers of a thread hold a tile, and its loops are short enough to write out."""
+    """Return whether a tile fits the registers of a thread, and its loops are short enough to unroll."""
     extents = [int(known(axis) or 1) for axis in windows.out.axis]
     fits = tile.columns < 2 * extents[-1] and tile.rows < 2 * (extents[-2] if len(extents) > 1 else 1)
     results = tile.rows * tile.columns
@@ -286,7 +304,7 @@ def is_possible(windows: Windows, target: Target, tile: WindowTile) -> bool:
 def tiles(windows: Windows, target: Target) -> list[WindowTile]:
     """Return the possible tiles, the fastest by the model first.
 
-    If a warp for each scheduler computes all results, threads compute one each: nothing else hides their waiting.
+    If one warp per scheduler suffices for all results, each thread computes one result: nothing else hides latency.
     """
     machine, terms = Machine.for_models(target), windows.op.reduce_axis
     warp = machine.hardware.warp
@@ -294,11 +312,11 @@ def tiles(windows: Windows, target: Target) -> list[WindowTile]:
     rolled = range(len(terms) if windows.terms > FEW_TERMS or len(terms) > 2 else 1)
     every = (
         WindowTile(rows, columns, threads, each)
-        for threads, rows, columns, each in product(_THREADS, _ROWS, _COLUMNS, rolled)
+        for threads, rows, columns, each in product(_THREADS_PER_BLOCK, _ROWS, _COLUMNS, rolled)
     )
 
     def order(tile: WindowTile) -> tuple[bool, float]:
-        cycles = windows.cycles(tile, machine) * (_SMALLER_BLOCK_GAIN if tile.threads < _THREADS[0] else 1.0)
+        cycles = windows.cycles(tile, machine) * (_SMALLER_BLOCK_GAIN if tile.threads < _THREADS_PER_BLOCK[0] else 1.0)
         return few and (tile.rows, tile.columns, tile.threads) != (1, 1, warp), cycles
 
     return sorted((tile for tile in every if is_possible(windows, target, tile)), key=order)
@@ -347,7 +365,7 @@ def schedule_windows(s: ScheduleHandle, windows: Windows, kernel: FusedKernel, t
 
 
 def _store(s: ScheduleHandle, windows: Windows, out: Operation, own: IterVar, tile: WindowTile) -> None:
-    """Store the columns of a thread in vectors, as wide as all rows allow."""
+    """Store the columns of a thread in vectors, as wide as the alignment of rows allows."""
     width = windows.width(tile)
     if width == tile.columns:
         s[out].vectorize(own)

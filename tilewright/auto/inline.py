@@ -1,4 +1,4 @@
-"""Which element-wise stages are computed inline: the ones that cost less to repeat than to store."""
+"""Inlining of element-wise stages that cost less to recompute than to store."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from .dataflow import is_element_wise, total, weight
 
 _MOST_REPEATED_INSTRUCTIONS = 12.0
 _MOST_REPEATED_INSTRUCTIONS_ON_CPU = 3.0
-"""Repeated instructions per element from which on a stage is stored, on GPUs and on CPUs, which have larger caches."""
+"""The most repeated instructions per element of an inlined stage on a GPU, and on a CPU, which has larger caches."""
 _MOST_SERIAL_TERMS = 64
-"""Terms of a reduction that a thread computes alone."""
+"""The most terms of a reduction that a single thread computes."""
 _LARGE_INSTRUCTIONS = 256
-"""Instructions of an expression from which on it is not written out several times in a reader."""
+"""The least instructions of an expression that a reader should not contain several times."""
 
 
 def inline_cheap(s: ScheduleHandle, target: Target, staying: Sequence[Operation] = ()) -> list[Operation]:
-    """Inline element-wise stages, but the `staying` ones; returns the ones that cost their readers too much."""
+    """Inline element-wise stages except those in `staying`; returns the stages that are too expensive to inline."""
     schedule = s.value
     order = [stage.op for stage in schedule.in_order() if not isinstance(stage.op, PlaceholderOp)]
     fixed = _of_scans(order)
@@ -56,24 +56,24 @@ def inline_cheap(s: ScheduleHandle, target: Target, staying: Sequence[Operation]
 
 
 def _only_moves(op: Operation) -> bool:
-    """Whether elements are copied, perhaps under conditions, as in a border of zeros."""
+    """Return whether an operation only copies elements, perhaps under conditions, as in a border of zeros."""
     return not any(isinstance(e, (n.Arithmetic, n.Call)) and not e.dtype.is_int for e in post_order(*op.values))
 
 
 def _is_short(op: Operation) -> bool:
-    """Whether a reader computes elements, or reductions of a few terms each."""
+    """Return whether an operation computes elements, or reductions of few terms."""
     return is_element_wise(op) or total(op.reduce_axis) <= _MOST_SERIAL_TERMS
 
 
 def _is_window(reader: Operation, op: Operation) -> bool:
-    """Whether each reduction axis of a reader shares an index of `op` with a data axis of the reader."""
+    """Return whether each reduction axis of the reader shares an index of `op` with a data axis of the reader."""
     data, terms = {axis.var for axis in reader.axis}, {axis.var for axis in reader.reduce_axis}
     shared = (set(variables(index)) for place in _places(reader, op) for index in place)
     return terms <= {var for used in shared if used & data for var in used}
 
 
 def _of_scans(order: list[Operation]) -> set[Operation]:
-    """The operations that belong to a scan, which places them itself."""
+    """Return the operations that belong to a scan, which schedules them itself."""
     found: set[Operation] = set()
     for op in order:
         if isinstance(op, ScanOp):
@@ -87,12 +87,12 @@ def _has_values(op: Operation) -> bool:
 
 
 def _places(reader: Operation, op: Operation) -> set[tuple[Expr, ...]]:
-    """The indices at which a reader reads an operation."""
+    """Return the indices at which a reader reads an operation."""
     return {load.indices for load in loads(*reader.values) if getattr(load.source, "op", None) is op}
 
 
 def _mentions(reader: Operation, op: Operation) -> int:
-    """How often an operation would be written out in a reader."""
+    """Return the number of copies of an operation's expression in a reader."""
     if not is_element_wise(reader):
         return len(_places(reader, op))
     return sum(_times(e, op) for e in reader.values)

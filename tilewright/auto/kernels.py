@@ -1,7 +1,7 @@
-"""Kernels: stages that are computed together, and the axes along which they fall into rows.
+"""Kernels: stages that are computed together, and the axes along which they are divided into rows.
 
-A stage joins the kernel of its readers if both fall into the same rows. Then a row of the result needs one row of the
-stage, which no other row needs. The intermediate results of a row stay on the chip.
+A stage joins the kernel of its readers if both are divided into the same rows. A row of the result then needs one row
+of the stage, which no other row needs. The intermediate results of a row stay on the chip.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from ..topi.schedules.blocked import fits_blocks
 from .dataflow import Dataflow, is_element_wise, known, size, total, whole_index
 
 Row = tuple[IterVar, int]
-"""An axis of the result, and how many of its neighbours belong to one row."""
+"""An axis of the result, and the number of its neighbouring values in one row."""
 
 
 @dataclass(frozen=True)
 class RowLimits:
     """The limits of kernels that are computed row by row.
 
-    A kernel has at least `fewest` rows, so that they fill the machine, or at most `work` iterations. Each of its stages
-    has at most `elements` elements per row, so that the memory near a processor holds the row.
+    A kernel has at least `fewest` rows, to fill the machine, or at most `work` iterations. Each of its stages has at
+    most `elements` elements per row, so that the memory near a processor holds the row.
 
-    `across`: whether threads take neighbouring rows, as on GPUs. Only then may neighbouring rows be neighbours
-    in memory.
+    `across`: whether neighbouring threads compute neighbouring rows, as on GPUs. Only then may neighbouring rows be
+    neighbours in memory.
     """
 
     fewest: int
@@ -40,8 +40,8 @@ class RowLimits:
 class FusedKernel:
     """Stages that are computed together.
 
-    `places` maps the dimensions of each member to the axis of the result that they follow, and its divisor. `operands`
-    are element-wise stages that one reduction of the kernel reads again and again.
+    `places` maps each dimension of each member to the axis of the result that indexes it, and a divisor. `operands` are
+    element-wise stages that one reduction of the kernel reads repeatedly.
     """
 
     out: Operation
@@ -51,7 +51,7 @@ class FusedKernel:
 
     @property
     def rows(self) -> list[Row]:
-        """The axes along which the members fall into rows, in the order of the result's axes."""
+        """The axes along which the members are divided into rows, in the order of the result's axes."""
         found: list[Row] = []
         for axis in self.out.axis:
             divisors = [1]
@@ -73,7 +73,7 @@ class FusedKernel:
 
     @property
     def reductions(self) -> list[ComputeOp]:
-        """The reductions, producers first; the result's own last."""
+        """The reductions, producers first; the result's own reduction is last."""
         return [op for op in (*reversed(self.members), self.out) if isinstance(op, ComputeOp) and is_reduction(op)]
 
     @property
@@ -106,7 +106,7 @@ def kernels(flow: Dataflow, limits: RowLimits) -> list[FusedKernel]:
 def _members(
     flow: Dataflow, kernel: FusedKernel, owner: Mapping[Operation, FusedKernel], limits: RowLimits
 ) -> Iterator[Operation]:
-    """Add the stages that fall into the rows of a kernel, and yield each of them."""
+    """Add the stages that are divided into the rows of a kernel, and yield each of them."""
     kernel.places[kernel.out] = tuple((axis, 1) for axis in kernel.out.axis)
     inside = {kernel.out}
     for op in reversed(flow.stored):
@@ -131,25 +131,25 @@ def _members(
 
 
 def _reads_again(flow: Dataflow, op: Operation, limits: RowLimits) -> bool:
-    """Whether a reduction reads its operands again and again: a product, or rows of sums on a processor."""
+    """Return whether a reduction reads its operands repeatedly: a product, or rows of sums on a CPU."""
     if not isinstance(op, ComputeOp) or not is_reduction(op):
         return False
     return flow.is_product(op) or (not limits.across and fits_blocks(op))
 
 
 def _ends_rows(flow: Dataflow, op: Operation) -> bool:
-    """Whether a stage reads sums of its own rows, as a normalisation does: then one kernel computes sums and stage."""
+    """Return whether a stage reads sums of its own rows, as a normalisation does. One kernel then computes both."""
     inside = {read.source.op for read in flow.reads[op] if is_reduction(read.source.op)}
     return any(total(each.axis) < total(op.axis) and _are(flow.readers.get(each, []), op, inside) for each in inside)
 
 
 def _are(readers: list[Operation], op: Operation, others: set[Operation]) -> bool:
-    """Whether readers are one operation, and others that it reads."""
+    """Return whether readers are one operation, `op`, and others that it reads."""
     return all(reader is op or reader in others for reader in readers)
 
 
 def _places(flow: Dataflow, kernel: FusedKernel, op: Operation, readers: list[Operation]) -> tuple[Row | None, ...]:
-    """The axis of the result that each dimension of a stage follows, if all readers agree."""
+    """Return the axis of the result that indexes each dimension of a stage, if all readers agree."""
     found: list[set[Row | None]] = [set() for _ in op.axis]
     for reader in readers:
         axes = {axis.var: axis for axis in reader.axis}
@@ -164,7 +164,7 @@ def _places(flow: Dataflow, kernel: FusedKernel, op: Operation, readers: list[Op
 
 
 def _with_single_elements(kernel: FusedKernel, op: Operation, places: list[Row | None]) -> Iterator[Row | None]:
-    """Yield places; dimensions of one element follow such dimensions of the result."""
+    """Yield `places` with dimensions of one element mapped to such dimensions of the result."""
     taken = {place[0] for place in places if place is not None}
     free = [axis for axis in kernel.out.axis if known(axis) == 1 and axis not in taken]
     for axis, place in zip(op.axis, places, strict=True):
@@ -172,7 +172,7 @@ def _with_single_elements(kernel: FusedKernel, op: Operation, places: list[Row |
 
 
 def _pays(flow: Dataflow, kernel: FusedKernel, op: Operation, limits: RowLimits) -> bool:
-    """Whether a kernel is better with its last member than without."""
+    """Return whether a kernel is faster with its last member than without it."""
     if not kernel.rows:
         return not kernel.out.axis and not op.axis and not _has_product(flow, kernel)
     if kernel.one_each:

@@ -1,4 +1,4 @@
-"""Products: reductions of two tensors as contractions, the form that tiled schedules compute."""
+"""Products: reductions of two tensors as contractions, the form of tiled schedules."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ class ProductAxes(NamedTuple):
 class MatrixProduct:
     """A reduction that is a product of two matrices.
 
-    `element` is the type of both factors, the key of matrix instructions; empty if the terms are not plain products.
-    `vector` is the bytes that a thread loads at once.
+    `element` is the type of both factors, by which matrix instructions are looked up; empty if terms are not plain
+    products. `vector` is the number of bytes that a thread loads at once.
     """
 
     contraction: Contraction
@@ -47,7 +47,7 @@ class MatrixProduct:
 def product_of(
     flow: Dataflow, kernel: FusedKernel, op: ComputeOp, target: Target
 ) -> tuple[ProductAxes, MatrixProduct] | None:
-    """Return the product that a reduction of a kernel is on a target; None if it is none."""
+    """Return a reduction of a kernel as a product on a target; None if it is no product."""
     body, reads = op.body[0], flow.reads[op]
     plain = isinstance(body, Reduce) and len(op.body) == 1 and not body.init and not body.ends
     if not plain or not isinstance(body, Reduce) or body.condition is not n.TRUE or len(reads) != 2:
@@ -95,7 +95,7 @@ def _is_zero(e: Expr) -> bool:
 
 
 def _uses_axes_elsewhere(body: Reduce, op: ComputeOp) -> bool:
-    """Whether terms depend on axes beside the elements that they read."""
+    """Return whether terms use axes other than in the indices of loads."""
     bare = rewrite(body.source[0], lambda e: as_expr(0, e.dtype) if isinstance(e, n.Load) else e)
     return uses_any(bare, {axis.var for axis in op.loop_axes})
 
@@ -108,7 +108,7 @@ def _steps_by_one(read: Read, axis: IterVar) -> bool:
 
 
 def _depth(op: ComputeOp, reads: list[Read]) -> tuple[IterVar, ...]:
-    """The reduction axes, with the one last along which the larger operand's neighbours lie."""
+    """Return the reduction axes, the one along which the larger operand is contiguous last."""
     axes = list(op.reduce_axis)
     for read in sorted(reads, key=lambda r: -prod(getattr(e, "value", 1) for e in r.source.shape)):
         last = read.indices[-1] if read.indices else None
@@ -127,7 +127,8 @@ def _operand(
 
 
 def _together(flow: Dataflow, read: Read, axes: tuple[IterVar, ...], vector: int) -> int:
-    """Neighbours that one load of a vector may fetch: along the axes, whole rows of the tensor, without conditions."""
+    """Return the number of contiguous elements per vector load along the axes: whole rows of the tensor, without
+    conditions."""
     tensor = read.source
     if is_element_wise(tensor.op) and any(
         isinstance(e, (n.IfThenElse, n.Select)) for e in post_order(*flow.bodies[tensor.op])
@@ -148,7 +149,7 @@ def _together(flow: Dataflow, read: Read, axes: tuple[IterVar, ...], vector: int
 
 
 def _run(kernel: FusedKernel, columns: tuple[int, ...]) -> int:
-    """Neighbouring columns that lie together in the result."""
+    """Return the number of neighbouring columns that are contiguous in the result."""
     dims, run = list(kernel.out.axis), 1
     for d, column in zip(range(len(dims) - 1, -1, -1), reversed(columns), strict=False):
         if d != column:
@@ -158,7 +159,7 @@ def _run(kernel: FusedKernel, columns: tuple[int, ...]) -> int:
 
 
 def _element(body: Reduce, reads: list[Read]) -> str:
-    """The type of both factors if terms are plain products of them, and the sum is plain; else nothing."""
+    """Return the type of both factors if this is a plain sum of plain products; else an empty string."""
     kinds = {str(read.source.dtype) for read in reads}
     term = body.source[0]
     parts = [term.a, term.b] if isinstance(term, n.Mul) else []
@@ -173,6 +174,6 @@ def _element(body: Reduce, reads: list[Read]) -> str:
 
 
 def is_sum(op: ComputeOp) -> bool:
-    """Return whether a reduction adds terms from 0 on, so that zeros beyond its ends change nothing."""
+    """Return whether a reduction is a sum that starts at 0, so that zeros beyond its ends change nothing."""
     body = op.body[0]
     return isinstance(body, Reduce) and adds_from_zero(body.combiner)

@@ -1,4 +1,4 @@
-"""A program to schedule: its kernels, and the ways in which each may be computed."""
+"""A program to schedule: its kernels, and the ways to compute each of them."""
 
 from __future__ import annotations
 
@@ -31,16 +31,17 @@ from .rules import ways_of
 from .ways import Way, expected_of, fixed, joined, part_of
 
 _MOST_ROW_ITERATIONS = 1 << 16
-"""Iterations that one block may compute alone."""
+"""The most iterations of a kernel that a single block may compute."""
 _MOST_ROW_ELEMENTS = 1 << 17
-"""Elements of a row that a processor's second cache holds."""
+"""The most elements of a row, which must fit a processor's L2 cache."""
 
 
 @dataclass
 class AutomaticProgram:
     """A program for a target.
 
-    `precision` is the least one of products of float32. `ways` lists the ways of each kernel; the rules take the first.
+    `precision` is the least precision of float32 products. `ways` lists the ways of each kernel; rules choose the
+    first.
     """
 
     outputs: Sequence[Operation]
@@ -59,7 +60,8 @@ class AutomaticProgram:
 
     @cached_property
     def flop(self) -> float:
-        """The floating-point operations of one run; instructions if a stage is a scan or computes several values."""
+        """The number of floating-point operations of one run, or of instructions if a stage is a scan or computes
+        tuples."""
         try:
             return count_flop(create_schedule(list(self.outputs)).value)
         except UserError:
@@ -67,7 +69,7 @@ class AutomaticProgram:
             return sum(work * max(instructions, 1.0) for work, instructions in each)
 
     def begun(self, ways: Sequence[Way] = ()) -> ScheduleHandle:
-        """A schedule in which cheap stages are inlined, except the ones that the ways place."""
+        """Return a schedule with cheap stages inlined, except the stages that the ways place."""
         s = create_schedule(list(self.outputs))
         s.reason = "inline: repeating these stages costs less than storing them"
         inline_cheap(s, self.target, [op for way in ways for op in way.placed])
@@ -75,7 +77,7 @@ class AutomaticProgram:
         return s
 
     def schedule(self, ways: Sequence[Way], choices: Mapping[str, Choice] | None = None) -> ScheduleHandle:
-        """Return the schedule of one way for each kernel, by some choices or by the default ones."""
+        """Return the schedule of one way per kernel, with the given choices or the default ones."""
         s = self.begun(ways)
         for way, prefix in zip(ways, prefixes(ways), strict=True):
             tuned = choices is not None and bool(way.space.knobs)
@@ -85,12 +87,12 @@ class AutomaticProgram:
         return s
 
     def by_rules(self) -> ScheduleHandle:
-        """Return the schedule that rules make, or a simple one if a rule does not fit the program."""
+        """Return the schedule by rules, or a simple schedule if a rule does not fit the program."""
         return self._fitting()[1]
 
     @cached_property
     def ways_by_rules(self) -> list[Way]:
-        """The ways of the schedule that rules make: one for each kernel, or a simple one of the program."""
+        """Return the ways of the schedule by rules: one per kernel, or a simple one for the program."""
         return self._fitting()[0]
 
     def _fitting(self) -> tuple[list[Way], ScheduleHandle]:
@@ -109,7 +111,7 @@ class AutomaticProgram:
         return simple, self.schedule(simple)
 
     def _separate(self, s: ScheduleHandle) -> None:
-        """Compute each stage by itself, each of its elements on one thread."""
+        """Compute each stage in a kernel of its own, with one thread per element."""
         for op in self.flow.stored:
             if not isinstance(op, ComputeOp) or op.call is not None:
                 continue
@@ -122,14 +124,14 @@ class AutomaticProgram:
             s[op].bind(thread, thread_axis("threadIdx.x"))
 
     def alternatives(self) -> list[list[Way]]:
-        """Return lists of one way for each kernel: the first of each, then each other way of one kernel."""
+        """Return lists of one way per kernel: first the default ways, then each alternative way of a single kernel."""
         first = [ways[0] for ways in self.ways]
         others = [[*first[:at], way, *first[at + 1 :]] for at, ways in enumerate(self.ways) for way in ways[1:]]
         return [first, *others]
 
 
 def unfit(s: ScheduleHandle, target: Target) -> str:
-    """Return the reason why a schedule cannot run on a target; nothing if it can."""
+    """Return the reason why a schedule cannot run on a target; an empty string if it can."""
     ops = [stage.op for stage in s.value.in_order()]
     states = {t.op for op in ops if isinstance(op, ScanOp) for t in op.state}
     ends = [op for op in ops if (isinstance(op, PlaceholderOp) and op not in states) or op in s.outputs]
@@ -142,7 +144,7 @@ def unfit(s: ScheduleHandle, target: Target) -> str:
 
 
 def prefixes(ways: Sequence[Way]) -> list[str]:
-    """Return the prefix of the knobs of each kernel; none if a single kernel has knobs."""
+    """Return the prefix of each kernel's knobs; empty if only one kernel has knobs."""
     if sum(bool(way.space.knobs) for way in ways) <= 1:
         return [""] * len(ways)
     return [f"{number}." for number in range(len(ways))]
@@ -150,7 +152,7 @@ def prefixes(ways: Sequence[Way]) -> list[str]:
 
 @dataclass(frozen=True)
 class AutomaticTemplate:
-    """The template of a program with one way for each kernel."""
+    """The template of a program with one way per kernel."""
 
     program: AutomaticProgram
     ways: Sequence[Way]
@@ -158,7 +160,8 @@ class AutomaticTemplate:
 
     @cached_property
     def name(self) -> str:
-        """The name in logs: the ways, and the structure of the program, which starts from records of other sizes."""
+        """The name in logs: the ways, and the structure of the program. Searches start from records of equal
+        structure."""
         ways = "+".join(dict.fromkeys(way.name.replace(" ", "_") for way in self.ways))
         return f"auto/{ways}.{structure_of(self.args)[:12]}"
 

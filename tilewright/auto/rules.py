@@ -1,4 +1,4 @@
-"""The rule for each kernel: the ways in which it may be computed, the best by rules and models first."""
+"""The rules: the ways to compute each kernel, the best one first."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ from .products import is_sum, product_of
 from .ways import Way, fixed, with_values
 
 _FACTORS = (1, 2, 4, 8)
-"""Elements of a vector, rows of a thread, and blocks that share terms, among which a search chooses."""
+"""Candidate numbers of elements per vector, rows per thread, and blocks that share terms."""
 _WINDOWS = "windows"
 """The name of the way to reduce windows."""
 _MODEL_ERROR_FACTOR = 1.5
-"""The error of the models of windows and of strategies that compute them: up to 1.5 for long windows."""
+"""The error of the models of windows and of the strategies for them: up to 1.5 for long windows."""
 _REGISTER_BYTES = 4
 """Bytes of a register."""
 _MANY_TERMS = 64
-"""Terms of a sum from which on the threads of a block share it, rather than one thread per sum."""
+"""The least terms of a sum that the threads of a block share, instead of one thread per sum."""
 _PARTIAL_RESULTS = (16, 32, 64, 128)
-"""Partial results of a reduction on a processor."""
+"""Candidate numbers of partial results of a reduction on a CPU."""
 _THREADS = (32, 64, 128, 256, 512, 1024)
-"""Threads of a block, or along one side of it, among which a search chooses."""
+"""Candidate numbers of threads per block, or along one dimension of a block."""
 
 
 def ways_of(flow: Dataflow, kernel: FusedKernel, target: Target, precision: str = "fp32") -> list[Way]:
-    """Return the ways to schedule a kernel, with products of float32 at least as precise as `precision`."""
+    """Return the ways to schedule a kernel, with float32 products at least as precise as `precision`."""
     out = kernel.out
     scan = next((op for op in flow.scans if out is op or out in gpu_scans.steps_of(op)), None)
     if scan is not None and target.is_gpu and gpu_scans.has_own_columns(flow, scan):
@@ -63,19 +63,19 @@ def ways_of(flow: Dataflow, kernel: FusedKernel, target: Target, precision: str 
 
 
 def _reads_words(flow: Dataflow, kernel: FusedKernel) -> bool:
-    """Whether reductions read elements of a word or more. Strategies load shorter ones as vectors."""
+    """Return whether reductions read elements of a word or more. Strategies load shorter elements as vectors."""
     return all(read.source.dtype.bytes >= _REGISTER_BYTES for op in kernel.reductions for read in flow.reads[op])
 
 
 def _is_slower(way: Way, other: Way) -> bool:
-    """Whether models expect a way to be slower than another one by more than they err."""
+    """Return whether the models predict a way to be slower than another by more than their error."""
     if way.model is None or other.model is None:
         return False
     return way.model(way.chosen).cycles > _MODEL_ERROR_FACTOR * other.model(other.chosen).cycles
 
 
 def _is_small(way: Way, target: Target) -> bool:
-    """Whether a way leaves schedulers without a warp. Its model is then too low: nothing hides the waiting."""
+    """Return whether a way leaves schedulers without a warp. Its model is then too low: nothing hides latency."""
     if way.model is None:
         return False
     machine, (_, threads, blocks) = Machine.for_models(target), way.model(way.chosen)
@@ -86,7 +86,7 @@ def _is_small(way: Way, target: Target) -> bool:
 def _without_strategies(
     flow: Dataflow, kernel: FusedKernel, single: ComputeOp | None, target: Target, precision: str
 ) -> list[Way]:
-    """Return the ways that rules make for any operation that is given element by element."""
+    """Return the ways by rules, which apply to any operation that is declared element by element."""
     out = kernel.out
     assert isinstance(out, ComputeOp)
     if (
@@ -119,7 +119,7 @@ def _without_strategies(
 
 
 def _plain_reduction(why: str, op: ComputeOp, kernel: FusedKernel, target: Target) -> Way:
-    """The way to reduce without a second stage that needs more than one element."""
+    """Return the way for a reduction without a second stage that needs more than one of its elements."""
 
     def possible(tile: ReductionTile) -> bool:
         return not target.is_gpu or tile.together * tile.across <= target.max_threads_per_block
@@ -141,7 +141,7 @@ def _rows_on_processors(flow: Dataflow, kernel: FusedKernel) -> Way:
 
 
 def _has_rows_of_sums(flow: Dataflow, kernel: FusedKernel, target: Target) -> bool:
-    """Whether a reduction multiplies few rows by a matrix with rows that are contiguous in memory."""
+    """Return whether a reduction multiplies few rows by a matrix with contiguous rows."""
     (op,) = kernel.reductions
     if not target.is_gpu or gpu_rows.runs_along_rows(flow, kernel) or total(op.reduce_axis) < _MANY_TERMS:
         return False
@@ -149,12 +149,12 @@ def _has_rows_of_sums(flow: Dataflow, kernel: FusedKernel, target: Target) -> bo
 
 
 def _has_blocks(op: ComputeOp, target: Target) -> bool:
-    """Whether rows of sums on a processor load the same vectors, as in a convolution in groups."""
+    """Return whether rows of sums on a CPU load the same vectors, as in a grouped convolution."""
     return not target.is_gpu and fits_blocks(op)
 
 
 def _products(flow: Dataflow, kernel: FusedKernel, op: ComputeOp, target: Target, precision: str) -> list[Way]:
-    """Return the tiled ways of a product; by general tiles, if it is no product of two matrices."""
+    """Return the tiled ways of a product; general tiles if it is no product of two matrices."""
     form = product_of(flow, kernel, op, target) if target.is_gpu and is_sum(op) else None
     columns = _columns(flow, kernel, target) if target.is_gpu else []
     found = columns + (gpu_products.ways(flow, form, kernel, op, target, precision) if form is not None else [])
@@ -175,7 +175,7 @@ def _products(flow: Dataflow, kernel: FusedKernel, op: ComputeOp, target: Target
 
 
 def _columns(flow: Dataflow, kernel: FusedKernel, target: Target) -> list[Way]:
-    """The way to sum columns, if a kernel does so."""
+    """Return the way for column sums, if the kernel is one."""
     sums = gpu_columns.columns_of(flow, kernel, target) if target.has_warps else None
     if sums is None:
         return []
@@ -226,7 +226,7 @@ def _on_gpu(flow: Dataflow, kernel: FusedKernel, target: Target) -> list[Way]:
 
 
 def _windows(flow: Dataflow, kernel: FusedKernel, target: Target) -> list[Way]:
-    """The way to reduce windows of a tensor, if a kernel does so."""
+    """Return the way to reduce windows of a tensor, if the kernel does so."""
     windows = gpu_windows.windows_of(flow, kernel, target)
     found = gpu_windows.tiles(windows, target) if windows is not None else []
     if windows is None or not found:

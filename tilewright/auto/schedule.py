@@ -36,23 +36,23 @@ def auto_schedule(
     Parameters
     ----------
     tensors : Tensor or list of Tensor
-        The outputs. Inputs may be among them, as in a list of arguments: they are skipped.
+        The outputs. The list may contain inputs, as a list of arguments does; they are ignored.
     target : Target or str, optional
         The target; by default the current one.
     trials : int
-        How many candidates to measure; 0 measures nothing.
+        The number of candidates to measure; 0 measures nothing.
     budget : float or str, optional
         Seconds, or text such as "15m", after which no new candidate is measured.
     log : str or Path, optional
-        The log to which measurements are added, and from which they resume. Without trials, its best record of the
-        program is taken, else the best that comes with the package. If there is none, the schedule is ranked, not
-        tuned, and `explain` says so.
-        Records of a program of the same structure with other sizes are candidates of the first trials.
+        The log to which measurements are added, and from which they resume. Without trials, the best record of the
+        program in the log is used, else the best record in the package. If there is none, the schedule is ranked, not
+        tuned, and `explain` says so. Records of programs with the same structure and other sizes are candidates of the
+        first trials.
     runner : LocalRunner or RPCRunner, optional
-        The runner that measures: by default on this machine; `autotvm.RPCRunner` measures on a fleet.
+        The runner of measurements. The default measures on this machine; `autotvm.RPCRunner` measures on a fleet.
     precision : "ieee", "fp32", "tf32" or "tf32_cut"
-        How precisely matrix instructions multiply float32. "ieee" does without them, and "fp32" splits operands into
-        parts of 11 bits. "tf32" may round operands to 11 bits, and "tf32_cut" may cut them.
+        The precision of float32 products. "ieee" uses no matrix instructions; "fp32" splits their operands into parts
+        of 11 bits. "tf32" may round operands to 11 bits, and "tf32_cut" may cut them.
 
     Returns
     -------
@@ -84,7 +84,7 @@ def scheduled(tensors: Any, args: Sequence[Any] | None, target: Target) -> tuple
 
 
 def arguments(tensors: Any, outputs: Sequence[Operation]) -> list[Tensor]:
-    """Return the arguments of a program: the tensors as given, after the inputs that are not among them."""
+    """Return the arguments of a program: inputs missing from `tensors`, then `tensors`."""
     given = list(tensors) if isinstance(tensors, (list, tuple)) else [tensors]
     ops = topological(outputs)
     states = {t for op in ops if isinstance(op, ScanOp) for t in op.state}
@@ -93,7 +93,7 @@ def arguments(tensors: Any, outputs: Sequence[Operation]) -> list[Tensor]:
 
 
 def precision_of(given: Any) -> str:
-    """Return a precision of products of float32; raises UserError for another value."""
+    """Return the argument if it is a precision of float32 products; raise UserError otherwise."""
     if not isinstance(given, str) or given not in PRECISIONS:
         raise UserError(
             f"precision is {given!r}", primitive="auto_schedule", fix=f"give one of {', '.join(map(repr, PRECISIONS))}"
@@ -102,7 +102,7 @@ def precision_of(given: Any) -> str:
 
 
 def outputs_of(tensors: Any) -> list[Operation]:
-    """Return the operations to compute among tensors; raises UserError if there are none."""
+    """Return the operations to compute among tensors; raise UserError if there are none."""
     given = list(tensors) if isinstance(tensors, (list, tuple)) else [tensors]
     for each in given:
         if not isinstance(each, Tensor):

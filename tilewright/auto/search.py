@@ -1,4 +1,4 @@
-"""The search of a program: candidates measured in small batches, which correct the machine model."""
+"""The search of a program: it measures candidates in small batches, which correct the machine model."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from ..tune.session.results import Listener
 from .program import AutomaticProgram, AutomaticTemplate
 
 RECORDS = Path(__file__).parent / "records"
-"""Logs that come with the package; their file names say which device made them."""
+"""Logs in the package; their file names name the device of the measurements."""
 _MOST_WAYS = 4
-"""The ways of a program that share the trials, the most promising ones."""
+"""The number of ways, the most promising ones, that share the trials."""
 _SEED = 0
 """The seed of every search: the same program, version and log give the same candidates."""
 
@@ -42,7 +42,7 @@ def searched(
     log: Any,
     runner: LocalRunner | Runner | None = None,
 ) -> ScheduleHandle:
-    """Return the fastest measured schedule; the rules' own if no other is confirmed to be faster."""
+    """Return the fastest measured schedule, or the default schedule if no other is confirmed to be faster."""
     if not any(way.space.knobs for ways in program.ways for way in ways):
         return program.by_rules()
     found = fastest(*search_of(program, args, trials, budget, log, runner, shipped()))
@@ -53,7 +53,7 @@ def searched(
 
 
 def fastest(layer: LayerSearch, templates: Sequence[AutomaticTemplate]) -> ScheduleHandle | None:
-    """Return the schedule of the fastest candidate of a search by `search_of`; None if nothing was measured."""
+    """Return the schedule of the fastest candidate of a search; None if nothing was measured."""
     winner = layer.winner
     if winner is None or winner.tally.best is None:
         return None
@@ -62,7 +62,7 @@ def fastest(layer: LayerSearch, templates: Sequence[AutomaticTemplate]) -> Sched
 
 
 def unmeasured(program: AutomaticProgram, args: Sequence[Tensor], log: Any = None) -> ScheduleHandle:
-    """Return the schedule of the best record, in a log or else in the package; the rules' own if there is none."""
+    """Return the schedule of the best record in a log, else in the package; the default schedule if there is none."""
     known = _recorded(program, args, _lines(log)) or _recorded(program, args, shipped())
     return known or program.by_rules()
 
@@ -89,12 +89,12 @@ def _lines(log: Any) -> list[Pair]:
 
 @cache
 def shipped() -> list[Pair]:
-    """The records of automatic schedules that come with the package."""
+    """Return the records of automatic schedules in the package."""
     return [pair for path in sorted(RECORDS.glob("*.log")) for pair in load_from_file(path, [])]
 
 
 def _templates(program: AutomaticProgram, args: Sequence[Tensor]) -> list[AutomaticTemplate]:
-    """The rules' choice, even if it has no knobs, and the other ways of a program that have some."""
+    """Return the templates of the default ways, even if they have no knobs, and of other ways with knobs."""
     first = program.ways_by_rules
     tuned = [ways for ways in program.alternatives() if any(way.space.knobs for way in ways)]
     others = [ways for ways in tuned if not all(map(operator.is_, ways, first))]
@@ -112,10 +112,10 @@ def search_of(
     listeners: Sequence[Listener] = (),
     early_stopping: int | None = None,
 ) -> tuple[LayerSearch, list[AutomaticTemplate]]:
-    """Search the ways of a program, with the rules' choice measured first; on this machine if no runner is given.
+    """Search the ways of a program; the default schedule is measured first. Without a runner, this machine measures.
 
-    Records that are `known`, or in the log, count as trials. The listeners get each trial. The search ends after
-    `early_stopping` trials without a better one.
+    Records in `known` or in the log count as trials. `listeners` are called for each trial. The search ends after
+    `early_stopping` trials without a better result.
     """
     seconds = seconds_of(budget, "auto_schedule")
     templates = _templates(program, args)

@@ -29,19 +29,19 @@ class Way:
     Attributes
     ----------
     name, why : str
-        The way in a word, and the reason for it.
+        A short name, and the reason for the way.
     space : Space
-        Its knobs; none if there is nothing to choose.
+        The knobs; an empty space if there is nothing to choose.
     default : int
         The index of the configuration that rules or a model choose.
     apply : callable
         Applies a configuration to a schedule.
     model : callable, optional
-        Returns the expectation of choices, if the way has a model of its own.
+        Predicts the time of choices, if the way has its own model.
     likely : callable, optional
-        Returns the indices of the configurations that this model expects to be fastest, the best first.
+        Returns the indices of the fastest configurations by this model, the best first.
     placed : sequence of Operation
-        Cheap stages that the way places itself, so that they are not inlined.
+        Cheap stages that the way schedules itself; they are not inlined.
     """
 
     name: str
@@ -72,7 +72,7 @@ def with_values(
     apply: Callable[[ScheduleHandle, Any], None],
     possible: Callable[[Any], bool] | None = None,
 ) -> Way:
-    """Return a way that applies a dataclass, with a knob for each field of `values`, if it is `possible`."""
+    """Return a way that applies a dataclass, with a knob per entry of `values`; `possible` limits the combinations."""
     knobs = []
     for field, listed in values.items():
         own = getattr(default, field)
@@ -88,7 +88,7 @@ def with_values(
 
 
 class _Named(Mapping[str, Choice]):
-    """The choices of one kernel among all choices of a program."""
+    """The choices of one kernel, among all choices of a program."""
 
     def __init__(self, choices: Mapping[str, Choice], prefix: str) -> None:
         self._choices = choices
@@ -125,7 +125,7 @@ def part_of(config: Mapping[str, Choice], prefix: str) -> Config:
 
 
 def _remembering(model: Model) -> Model:
-    """Return a model that remembers its results: candidates of a program differ in some kernels only."""
+    """Return a model that caches its results: candidates of a program often differ in few kernels."""
     known: dict[tuple[Choice, ...], Expectation] = {}
 
     def of(choices: Mapping[str, Any]) -> Expectation:
@@ -138,9 +138,9 @@ def _remembering(model: Model) -> Model:
 
 
 def expected_of(ways: Mapping[str, Way], space: Space) -> Expected | None:
-    """Return the models of kernels, by the prefixes of their knobs in a space, as a model of the program.
+    """Return the model of the program: the kernels' models, by the prefixes of their knobs in a space.
 
-    The times of kernels add up. A kernel without a model counts as nothing, and has its default in the ranking. Returns
+    The times of kernels add up. A kernel without a model counts as 0, and keeps its default in the ranking. Returns
     None if no kernel has a model.
     """
     models = {prefix: _remembering(way.model) for prefix, way in ways.items() if way.model is not None}

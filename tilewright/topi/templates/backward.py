@@ -74,16 +74,17 @@ class Backward(PerChannel):
 
     @property
     def taps(self) -> int:
-        """Sums of a channel: one per weight, and one for the bias."""
+        """The number of sums per channel: one per weight, and one for the bias."""
         return prod(self.kernel) + self.bias
 
     @property
     def terms(self) -> int:
-        """Products per element of the input: for the input, for the weights, and for the sums of the layer."""
+        """The number of products per element of the input: its gradient, the weights' gradients, and the layer's own
+        sums."""
         return prod(self.kernel) * (3 if self.activation else 2)
 
     def placeholders(self) -> tuple[Tensor, ...]:  # type: ignore[override]
-        """Fresh tensors: input, weights, the bias if it is read, the gradient of the result."""
+        """Return fresh tensors: input, weights, the bias if it is read, and the gradient of the result."""
         data = placeholder(in_layout(self.layout, self.shape), self.dtype, "data")
         weights = placeholder(self.weights_shape, self.dtype, "weights")
         bias = [placeholder((self.shape[1],), self.dtype, "bias")] if self.bias and self.activation else []

@@ -39,8 +39,15 @@ from .tensors import Tensors
 from .thread_tiles import BYTES
 from .workload import DTYPES, sum_dtype
 
-_STRETCHES, _CHANNELS, _TIMES = (32, 64, 128, 256, 512), (1, 2, 4), (4, 8, 16, 32)
-_WARP, _ADDING = REFERENCE.hardware.warp, 8
+_STRETCH_POSITIONS = (32, 64, 128, 256, 512)
+"""Candidate numbers of positions per thread, with channels last."""
+_CHANNELS = (1, 2, 4)
+"""Candidate numbers of channels per thread, with channels last."""
+_TIMES = (4, 8, 16, 32)
+"""Candidate numbers of positions per iteration of the unrolled code."""
+_WARP = REFERENCE.hardware.warp
+_ADDING_THREADS = 8
+"""Threads that add the parts of one sum."""
 _FEW_TAPS = 4
 _THREADS = 128
 _RESIDENT = 1024
@@ -55,13 +62,13 @@ def computes(of: Backward, machine: Any) -> bool:
 def space(of: Backward) -> Space:
     """The knobs.
 
-    `times`: places of a line in the unrolled code. `channels`: neighbours of a thread, with channels last.
-    `stretch`: places of a thread. `images`: images of a thread, otherwise.
+    `times`: positions per iteration of the unrolled code. With channels last, `channels` is the number of neighbouring
+    channels and `stretch` the number of positions per thread. Otherwise, `images` is the number of images per thread.
     """
     times = value_knob("times", [*_TIMES])
     if of.layout == "NHWC":
         channels = [n for n in _CHANNELS if of.shape[1] % n == 0]
-        return Space([times, value_knob("channels", channels), value_knob("stretch", [*_STRETCHES])])
+        return Space([times, value_knob("channels", channels), value_knob("stretch", [*_STRETCH_POSITIONS])])
     return Space([times, value_knob("images", divisors(of.shape[0]))])
 
 
@@ -74,8 +81,8 @@ def default(of: Backward, machine: Machine) -> dict[str, Any]:
     if of.layout == "NHWC":
         channels = 2 if of.shape[1] % 2 == 0 else 1
         lines = of.shape[0] * of.shape[1] // channels
-        fit = [n for n in _STRETCHES if lines * ceil(of.shape[3] / n) >= wanted]
-        return {"times": 4 if few else 8, "channels": channels, "stretch": max(fit, default=_STRETCHES[0])}
+        fit = [n for n in _STRETCH_POSITIONS if lines * ceil(of.shape[3] / n) >= wanted]
+        return {"times": 4 if few else 8, "channels": channels, "stretch": max(fit, default=_STRETCH_POSITIONS[0])}
     times = 2 * width if few and BYTES[of.dtype] == 2 else width
     threads = of.shape[1] * _tiles(of, times)
     fit = [n for n in divisors(of.shape[0]) if threads * of.shape[0] // n >= 2 * wanted]
@@ -83,12 +90,12 @@ def default(of: Backward, machine: Machine) -> dict[str, Any]:
 
 
 def _tiles(of: Backward, times: int) -> int:
-    """The tiles that cover the inputs and the results of a line."""
+    """The number of tiles that cover the inputs and the results of a line."""
     return ceil(max(of.shape[3], of.places[1]) / times)
 
 
 def declare(of: Backward, data: Tensor, weights: Tensor, config: Config, *more: Tensor) -> Tensor:
-    """Declare the sums of threads, then of all; the gradient of the input is the first result of the statement."""
+    """Declare the sums of each thread, then their total. The gradient of the input is the statement's first result."""
     wide = of.layout == "NHWC"
     walk = _lines(of, config)
     kind, taps = sum_dtype(of.dtype), of.taps
@@ -127,7 +134,7 @@ class _Lines:
         self.length, self.results = of.shape[3], of.places[1]
 
     parts: int
-    """The parts of the sums of a weight."""
+    """The number of partial sums per weight."""
     threads: int
     shift = 0
     """The index in `above_in` of the gradient of the first sum."""
@@ -153,11 +160,11 @@ class _Lines:
         return self.ib.for_range(0, self.width, "v", kind="unrolled" if self.on_grid else "vectorized")
 
     def registers(self, kind: str, count: int, name: str) -> Any:
-        """Registers for a number of values of each channel."""
+        """Allocate registers for `count` values of each channel."""
         return self.ib.allocate(kind, (count, self.width), name, scope="local")
 
     def begin(self, channel: Any, seen: int, sloped: int, loaded: tuple[int, int]) -> None:
-        """Load weights and bias, and clear the sums; room for windows of the input and of the gradient."""
+        """Load weights and bias, clear the sums, and allocate the windows of the input and of the gradient."""
         of, kind, taps = self.of, self.kind, self.of.kernel[1]
         self.taps, self.sums = self.registers(kind, taps, "taps"), self.registers(kind, of.taps, "sums")
         self.start, self.summed = self.registers(kind, 1, "start"), self.registers(kind, 1, "summed")
@@ -176,8 +183,9 @@ class _Lines:
     def steps(self, first: int, last: int, shift: int, owned: bool, results: bool, inside: Any = None) -> None:
         """Compute the gradient of sums `first` to `last`, and add it to the thread's sums if they are `owned`.
 
-        The gradient of sum j lies in `zs[j + shift]`; the sum sees `xs[j]` and the next ones. `results`: compute the
-        gradients of inputs that it completes. `inside(j)` says whether there is such a sum; None if there always is.
+        The gradient of sum j lies in `zs[j + shift]`; the sum sees `xs[j]` and the next ones. With `results`, the
+        gradients of the inputs that it completes are computed. `inside(j)` is the condition that sum j exists; None if
+        it always does.
         """
         if first >= last:
             return
@@ -241,7 +249,7 @@ class _Walk(_Lines):
             self.partial[part, r, channel + v] = self.sums[r, v]
 
     def _enter(self, begin: Any) -> None:
-        """Compute the gradients of the sums that see the first input of the stretch, and inputs before it."""
+        """Compute the gradients of the sums that read both the first input of the stretch and inputs before it."""
         reach, left = self.reach, self.left
         self._load(self.x, self.x_in, begin - reach, reach, self.length, True)
         self._widen(0, reach)
@@ -269,7 +277,7 @@ class _Walk(_Lines):
                 self.sums[of.kernel[1], v] = self.sums[of.kernel[1], v] + self.zs[j, v]
 
     def _tile(self, place: Any, guarded: bool) -> None:
-        """Compute the places of a tile; windows begin with the last values of the tile before."""
+        """Compute the positions of a tile. Windows begin with the last values of the previous tile."""
         reach, times = self.reach, self.times
         self._load(self.x, self.x_in, place + reach, times, self.length, guarded)
         self._load(self.above, self.above_in, place + self.left, times, self.results, guarded)
@@ -304,13 +312,13 @@ class _Walk(_Lines):
             self.xs[first + j, v] = cast(self.kind, self.x_in[j, v])
 
     def _move(self, window: Any, count: int) -> None:
-        """Move the last values of a window to its begin."""
+        """Move the last values of a window to its beginning."""
         with self.unrolled(self.reach, "j") as j, self.lanes() as v:
             window[j, v] = window[count + j, v]
 
 
 class _Tiles(_Lines):
-    """Channels first: a thread computes a tile of a line, with the windows on both sides, of several images."""
+    """Channels first: a thread computes the same tile of a line in several images, with the windows on both sides."""
 
     def __init__(self, of: Backward, choices: dict[str, int]) -> None:
         super().__init__(of, choices)
@@ -318,7 +326,8 @@ class _Tiles(_Lines):
         self.parts = of.shape[0] // self.images * self.tiles
         self.threads = of.shape[1] * self.parts
         self.before = self.reach - self.left
-        """The number of sums before the first place of a tile. The tile does not add these up."""
+        """The number of sums before the first position of a tile. The tile does not add them to the gradients of the
+        weights."""
 
     def thread(self, index: Any) -> None:
         ib, reach, times = self.ib, self.reach, self.times
@@ -349,12 +358,12 @@ class _Tiles(_Lines):
         return logical_and(place >= 0, place < self.results)
 
     def _is_inside(self, first: int, count: int, end: int) -> bool:
-        """Return whether places of all tiles lie in a line."""
+        """Return whether `count` positions from `first` on lie inside the line for every tile."""
         return first >= 0 and (self.tiles - 1) * self.times + first + count <= end
 
     def _loaded(self, first: int, count: int, end: int) -> tuple[int, int, int]:
-        """Return the first place of the loaded chunks relative to the tile's first place, their number of places, and
-        the places of a chunk."""
+        """Return the first loaded position relative to the tile's first one, the number of loaded positions, and the
+        chunk's length."""
         chunk = gcd(end, self.times, widest_vector(self.of.dtype))
         begin = first // chunk * chunk
         return begin, ceil((first + count - begin) / chunk) * chunk, chunk
@@ -387,12 +396,13 @@ class _Tiles(_Lines):
 
 
 def schedule(of: Backward, config: Config, s: ScheduleHandle, t: Tensors) -> None:
-    """Have several threads of a block add the parts of each sum: neighbours if the parts lie side by side."""
+    """Have several threads of a block add the partial sums; these threads are neighbours if the partial sums are
+    contiguous."""
     (e,), wide = t.out.op.axis, of.layout == "NHWC"
-    block, other = s[t.out].split(e, factor=_WARP if wide else _ADDING)
+    block, other = s[t.out].split(e, factor=_WARP if wide else _ADDING_THREADS)
     own, beside = ("threadIdx.x", "threadIdx.y") if wide else ("threadIdx.y", "threadIdx.x")
     bind_all(s, t.out, (block, other), ("blockIdx.x", own))
-    add_parts(s, t, _lines(of, config).parts, _ADDING if wide else _WARP, beside, other)
+    add_parts(s, t, _lines(of, config).parts, _ADDING_THREADS if wide else _WARP, beside, other)
 
 
 @dataclass(frozen=True)

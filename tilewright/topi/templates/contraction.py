@@ -26,11 +26,11 @@ class MatrixOperand:
     """One factor of a contraction: a view of a matrix per batch."""
 
     extent: int
-    """Rows of the left factor, columns of the right one."""
+    """The number of rows of the left factor, or of columns of the right factor."""
     along_depth: bool
-    """Whether neighbours along the depth are neighbours in memory; else neighbours along the extent are."""
+    """Whether the depth is the contiguous dimension in memory; otherwise the extent is."""
     together: int = 1
-    """The most neighbours that one load may fetch: they begin at a multiple of this number of elements in memory."""
+    """The largest number of contiguous elements per load. Their first index is a multiple of this number."""
 
 
 @dataclass(frozen=True)
@@ -38,18 +38,20 @@ class Contraction:
     """D[b, i, j] = Σ_k L[b, i, k] · R[b, k, j], and the memory layout of its parts."""
 
     batch: int
-    """Independent products: matrices of a batch, or groups of a convolution."""
+    """The number of independent products: matrices of a batch, or groups of a convolution."""
     rows: MatrixOperand
     columns: MatrixOperand
     """The factors. Neighbouring columns are neighbours in the result's memory."""
     depth: int
-    """Products summed by each result."""
+    """The number of products in each sum."""
     dtype: str
     sum_dtype: str
     batch_axes: tuple[int, ...]
+    """The result's dimensions that count the batches, the slowest first."""
     row_axes: tuple[int, ...]
+    """The result's dimensions that count the rows, the slowest first."""
     column_axes: tuple[int, ...]
-    """The result's dimensions that count batches, rows and columns, the slowest first."""
+    """The result's dimensions that count the columns, the slowest first."""
     period: int = 1
     """Steps along the depth after which addresses of the data repeat their pattern: the window of a convolution."""
     run: int = 1
@@ -76,7 +78,7 @@ class Views:
 
 
 def splits(of: Contraction) -> list[int]:
-    """Ways to divide the depth among blocks."""
+    """Return the candidate numbers of blocks that share the depth."""
     return [n for n in (1, 2, 3, 4, 6, 8, 12, 16, 24, 32) if n == 1 or of.depth // n >= 32]
 
 
@@ -86,22 +88,21 @@ def rounded(extent: int, unit: int) -> int:
 
 
 def row_alignment(word: int) -> tuple[int, int]:
-    """Return the factor and the offset of rows of results in shared memory, so that each row begins in other banks than
-    the one before.
+    """Return the factor and the offset that place consecutive rows of results in different banks of shared memory.
 
-    `word` is the bytes of a result; both are elements, as `storage_align` takes them.
+    `word` is the size of a result in bytes. Factor and offset are in elements, as for `storage_align`.
     """
     return GPU.warp_memory.line // word, GPU.warp_memory.sector // word if word > 2 else 8
 
 
 def padded_row(columns: Any, word: int) -> Any:
-    """Return the elements from one of these rows in shared memory to the next."""
+    """Return the stride, in elements, of such rows in shared memory."""
     factor, offset = row_alignment(word)
     return columns + (offset - columns) % factor
 
 
 def declare(of: Contraction, views: Views, kind: str) -> Tensor:
-    """Declare a contraction over views with elements of the type `kind`, and its result in its place.
+    """Declare a contraction over views with elements of type `kind`, and its result in the workload's order.
 
     The result has the workload's shape and the type of the sums. It reads the contraction, which reads the views.
     """
@@ -129,7 +130,7 @@ def declare(of: Contraction, views: Views, kind: str) -> Tensor:
 
 
 def _view(name: str, element: Element, of: Contraction, operand: MatrixOperand, kind: str) -> Tensor:
-    """Declare the view of a factor, with the dimension last along which neighbours lie together."""
+    """Declare the view of a factor, with its contiguous dimension last."""
     letter, deep = "i" if operand is of.rows else "j", operand.along_depth
     before, b_name = ((of.batch,), ("b",)) if of.batch > 1 else ((), ())
 
@@ -146,7 +147,7 @@ def _view(name: str, element: Element, of: Contraction, operand: MatrixOperand, 
 
 @dataclass(frozen=True, eq=False)
 class OfContraction(Generic[W]):
-    """The base of strategies for workloads that are contractions, of the views that `views_of` declares."""
+    """The base of strategies for workloads that are contractions. `views_of` declares the views of their factors."""
 
     contraction_of: Callable[[W], Contraction]
     views_of: Callable[[W, Tensor, Tensor], Views]

@@ -1,7 +1,7 @@
 """Contractions on a CPU: columns in vectors, a few rows of sums in registers, the right factor packed for a block.
 
-The columns of a block are packed once, the depth outermost, so that each step along the depth loads whole vectors; then
-all rows pass by. Blocks run on all processors.
+The columns of a block are packed once, with the depth outermost, so that each step along the depth loads whole vectors.
+The packed columns serve all rows. Blocks run on all processors.
 """
 
 from __future__ import annotations
@@ -21,7 +21,10 @@ from .strategy import ScheduleStrategy
 from .tensors import Tensors
 from .workload import W
 
-_LANES, _ROWS, _CHUNKS = (8, 16, 32), (1, 2, 4, 6, 8), (1, 4, 16)
+_LANES = (8, 16, 32)
+_ROWS = (1, 2, 4, 6, 8)
+_CHUNKS = (1, 4, 16)
+"""Candidate choices of the knobs `lanes`, `rows` and `chunks`."""
 
 
 class Packed(OfContraction[W]):
@@ -32,7 +35,7 @@ class Packed(OfContraction[W]):
         return ScheduleStrategy(self.space, self.schedule, self.default_choices, declare=self.declare)
 
     def space(self, of: W) -> Space:
-        """The knobs: columns of a vector, rows of sums in registers, and parts of the rows that run apart."""
+        """The knobs: columns per vector, rows of sums in registers, and parts of the rows that run in parallel."""
         made = self.contraction_of(of)
         rows = [n for n in _ROWS if n <= made.rows.extent]
         chunks = [n for n in _CHUNKS if n <= -(-made.rows.extent // rows[-1])]
@@ -49,7 +52,7 @@ class Packed(OfContraction[W]):
         return declare(packed, self.views_of(of, data, weights), made.sum_dtype)
 
     def schedule(self, of: W, config: Config, s: ScheduleHandle, t: Tensors) -> None:
-        """Pack the columns of a block; rows of sums in registers."""
+        """Pack the columns of a block, and keep rows of sums in registers."""
         made = self.contraction_of(of)
         products = contracted(t.sums)
         left, right = products.op.input_tensors

@@ -1,4 +1,4 @@
-"""Contractions by matrix instructions: tiles of warps, slices of both factors in shared memory, in flight if wanted.
+"""Contractions by matrix instructions: tiles per warp, and slices of both factors in shared memory, pipelined or not.
 
 A block computes a tile of rows times columns, a warp a part of it, as fragments in its registers. The epilogue runs on
 the fragments. If there are fewer tiles than multiprocessors, the depth is divided among blocks as well.
@@ -44,11 +44,11 @@ DEFAULT_ATOMS: Mapping[str, str] = {"float16": "float16", "bfloat16": "bfloat16"
                              "int8": "int8", "uint8": "uint8"}  # fmt: skip
 """The atom for elements of a type, as exact as products and sums in float32."""
 ROUNDED: Mapping[str, str] = {"float32": "tf32"}
-"""The atom for elements of a type whose operands may be rounded to 11 bits."""
+"""The atom for each element type that permits rounding of operands to 11 bits."""
 
 
 class PreparedForm(NamedTuple):
-    """A way to compute workloads as contractions: of the data itself, or of a copy that a kernel lays out before."""
+    """A way to compute a workload as a contraction over a copy of its data, which a separate kernel writes first."""
 
     contraction_of: Callable[[Any], Contraction]
     views_of: Callable[[Any, Tensor, Tensor], Views]
@@ -57,9 +57,10 @@ class PreparedForm(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Mma(OfContraction[W]):
-    """The strategy for workloads that are contractions, by the atoms of `atoms`, by the type of the elements.
+    """The strategy for workloads that are contractions, by matrix instructions.
 
-    `prepared` are the forms that take a kernel before the product, by the choices of the knob `data`.
+    `atoms` maps element types to instructions. `prepared` maps choices of the knob `data` to the forms that need a
+    kernel before the product.
     """
 
     atoms: Mapping[str, str] = field(default_factory=lambda: DEFAULT_ATOMS)
@@ -84,7 +85,7 @@ class Mma(OfContraction[W]):
         return ((IN_PLACE, self.contraction_of(of)), *found)
 
     def form(self, of: W, tile: MmaTile) -> Contraction:
-        """The contraction of which a tile is a part."""
+        """The contraction that a tile belongs to."""
         return dict(self.forms(of))[tile.data]
 
     def atom(self, of: W) -> Atom:
@@ -97,11 +98,11 @@ class Mma(OfContraction[W]):
         """The knobs.
 
         `rows`, `columns`: over blocks, warps, and the tile of one warp. `depth`: steps in shared memory at a time.
-        `split`: blocks that share the depth of one tile. `stages`: slices in flight. `store`: whether results go from
-        fragments to memory, through shared memory as whole vectors, or from fragments as vectors, by columns in an
-        order in which a lane holds neighbours. `tiles`: tiles of rows that a block computes one after another, for
-        which the columns' factor stays in shared memory. `data`, if there is a choice: whether the product reads it in
-        place, or from a kernel that lays it out before.
+        `split`: blocks that share the depth of one tile. `stages`: slices in flight. `store`: the path of results to
+        memory: straight from fragments, through shared memory as whole vectors, or as vectors from fragments. The last
+        needs an order of columns in which a lane holds neighbours. `tiles`: the number of row tiles that a block
+        computes one after another, while the columns' factor stays in shared memory. `data`, if there is a choice:
+        whether the product reads the data in place, or a copy that another kernel writes first.
         """
         made, atom, forms = self.contraction_of(of), self.atom(of), dict(self.forms(of))
 
@@ -126,7 +127,7 @@ class Mma(OfContraction[W]):
         return Expectation(cycles, tile.warps * machine.hardware.warp, tile.blocks(made))
 
     def declare(self, of: W, data: Tensor, weights: Tensor, config: Config) -> Tensor:
-        """Declare the contraction of elements as they are."""
+        """Declare the contraction over unconverted elements."""
         tile = self.tile.of(config)
         made = self.form(of, tile)
         views_of = self.views_of if tile.data == IN_PLACE else self.prepared[tile.data].views_of
@@ -174,8 +175,8 @@ class _Loops(NamedTuple):
 def _bound(of: Contraction, tile: MmaTile, s: ScheduleHandle, begun: Begun) -> tuple[_Loops, Tensor, IterVar]:
     """Bind blocks and warps; returns the loops of the result, the stage that reads the sums, and its warps' loop.
 
-    The sums are read by the stage that stores results, or by its copy in shared memory, from which a block stores whole
-    vectors of neighbours.
+    The stage that stores results reads the sums, or a copy of them in shared memory does. From that copy, a block
+    stores whole vectors of neighbours.
     """
     holder = out = begun.out
     axes = begun.outer, begun.rows, begun.columns
@@ -207,7 +208,7 @@ def _bound(of: Contraction, tile: MmaTile, s: ScheduleHandle, begun: Begun) -> t
 
 
 def _over_lanes(s: ScheduleHandle, out: Tensor, columns: IterVar, run: int) -> list[IterVar]:
-    """Split the columns of a warp as its lanes hold them, if each stores `run` neighbours as a vector."""
+    """Split the columns of a warp over its lanes; each lane stores `run` neighbours as a vector."""
     if not run:
         return [columns]
     group, lane = s[out].split(columns, factor=4 * run)
@@ -225,7 +226,7 @@ def _over_tiles(
     columns: IterVar,
     bind: bool = False,
 ) -> tuple[_Loops, IterVar, IterVar]:
-    """Split the loops of a result over blocks and tiles; returns the loops over one tile as well."""
+    """Split the loops of a result over blocks and tiles; also returns the loops within one tile."""
     size = prod(tile.rows), prod(tile.columns)
     ib, i = s[out].split(rows, factor=size[0])
     jb, j = s[out].split(columns, factor=size[1])

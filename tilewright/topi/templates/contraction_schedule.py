@@ -18,17 +18,17 @@ from .schedule_helpers import GPU, bind_all, bind_grid, fetch_together, hold, in
 from .tensors import Tensors
 
 _REDUCERS = 128
-"""Threads of a block of the kernel that adds partial sums, or transposes."""
+"""Threads per block of the kernels that add partial sums or transpose."""
 _PIXELS = 4
-"""Pixels of a thread that transposes."""
+"""Pixels per thread of the kernel that transposes."""
 _LINE_VECTORS = GPU.warp_memory.line // GPU.vector_bytes
-"""Threads that store one line of the cache."""
+"""The number of threads that together store one cache line."""
 TRANSPOSED = "transposed"
 """The tag of a stage that puts channels last."""
 
 
 class Begun(NamedTuple):
-    """A schedule whose tiles are still to be made.
+    """A schedule before its loops are tiled.
 
     `out` stores a tile of results or of partial sums, `sums` computes it in registers and reads `views`, the left and
     the right factor. The loops of `out` run over batches (and parts of the depth), rows and columns.
@@ -54,10 +54,10 @@ def begin(
 ) -> Begun:
     """Round rows, columns and depth up to whole tiles, inline the views, and keep the sums in registers.
 
-    `split` blocks share the depth of a tile. With a `run`, columns are in the order in which a lane of a matrix
-    instruction holds `run` neighbours of the result. With a `slice`, factors have their terms in slices of that size,
-    one behind the other: each slice is a matrix by itself. With a `line`, the right factor has `line` columns of a
-    term in each line: [columns // line, terms, columns % line].
+    `split` blocks share the depth of a tile. With a `run`, columns are ordered so that a lane of a matrix instruction
+    holds `run` neighbours of the result. With a `slice`, the terms of each factor are cut into slices of that size;
+    each slice is a contiguous matrix. With a `line`, the right factor has `line` columns of a term in each line:
+    [columns // line, terms, columns % line].
     """
     products = contracted(t.sums)
     views = [t.data, t.weights] if t.are_factors else list(products.op.input_tensors)
@@ -85,13 +85,14 @@ def begin(
 
 
 def _in_lanes(j: Any, run: int) -> tuple[Any, Any, Any, Any]:
-    """Return the indices of a column. Of each 4 * run columns, lane m holds the `run` columns from m * run on, two in
-    each piece of 8."""
+    """Return the indices of a column. Of each `4 * run` columns, lane m holds `run` from `m * run` on, two per group of
+    8."""
     return j // (4 * run), j % run // 2, j % (4 * run) // run, j % 2
 
 
 def _in_slices(run: int, slice: int, *at: Any) -> list[Any]:
-    """Return the indices of an element of a factor, with its columns in the order of lanes, and in slices."""
+    """Return the indices of a factor's element after its columns are put in the order of lanes and its terms in
+    slices."""
     *batch, j, k = at
     if run:
         group, piece, lane, neighbour = _in_lanes(j, run)
@@ -100,7 +101,7 @@ def _in_slices(run: int, slice: int, *at: Any) -> list[Any]:
 
 
 def contracted(sums: Tensor) -> Tensor:
-    """The contraction that the sums of a workload are: themselves, or the tensor they read at its places."""
+    """Return the contraction behind a workload's sums: the sums themselves, or the tensor that they reorder."""
     if isinstance(sums.op, ComputeOp) and sums.op.reduce_axis:
         return sums
     (products,) = sums.op.input_tensors
@@ -161,7 +162,7 @@ def _fused(s: ScheduleHandle, out: Tensor, axes: list[IterVar]) -> IterVar:
 
 
 def _partial(s: ScheduleHandle, t: Tensors, products: Tensor, views: list[Tensor], split: int) -> Begun:
-    """Divide the depth among blocks: partial sums in memory, and a kernel that adds them in one order."""
+    """Divide the depth among blocks: they store partial sums, and a second kernel adds these in a fixed order."""
     part, _ = s[products].split(s[products].op.reduce_axis[0], nparts=split)
     partial = s.rfactor(products, part)
     sums = s.cache_write(partial, "local")
@@ -184,11 +185,11 @@ def bind_blocks(s: ScheduleHandle, out: Tensor, axes: Sequence[tuple[IterVar, in
 
 
 def bind_tiles(s: ScheduleHandle, out: Tensor, axes: Sequence[tuple[IterVar, int]]) -> None:
-    """Bind at most three loops to the grid, of which the last two run over rows and columns of tiles.
+    """Bind at most three loops to the grid; the last two run over rows and columns of tiles.
 
-    Blocks run in the order of blockIdx.x. The shorter of the two loops is bound to it. Blocks at work at the same time
-    then share slices of the operand that has more of them, and memory is read once. If the dimension y cannot count the
-    longer one, the order is as in `bind_blocks`.
+    Blocks run in the order of blockIdx.x, which gets the shorter of the two loops. Concurrent blocks then share slices
+    of the operand with more slices, and these are read from memory once. If the dimension y cannot count the longer
+    one, the order is as in `bind_blocks`.
     """
     outer, (short, long) = axes[:-2], sorted(axes[-2:], key=lambda each: each[1])
     if any(count > min(REFERENCE.hardware.grid.extents) for _, count in (*outer, long)):
@@ -199,9 +200,9 @@ def bind_tiles(s: ScheduleHandle, out: Tensor, axes: Sequence[tuple[IterVar, int
 
 
 def width(of: Contraction, operand: MatrixOperand, tile: tuple[int, int], depth: int, whole: int) -> int:
-    """Return the number of neighbours of a factor that are fetched at once: either all or none of them must exist.
+    """Return the number of contiguous elements per fetch of a factor: either all or none of them must exist.
 
-    `tile` is the block's rows and columns, `depth` its steps at a time, of `whole` altogether.
+    `tile` is the block's rows and columns; `depth` is the number of its steps at a time, of `whole` steps in total.
     """
     if operand.along_depth:
         within = gcd(depth, of.depth) if whole > of.depth else depth
@@ -215,7 +216,7 @@ def store_vectors(
     """Have the threads of a block store a tile of `axes` that lies in shared memory, as vectors of neighbours.
 
     `warps` are the warps along threadIdx.z and threadIdx.y; `run` neighbours always lie together. The tile has `size`
-    results. Vectors are so short that all threads store the same number, and none reaches beyond the tile.
+    results. The vectors are short enough that all threads store equally many, and none reaches beyond the tile.
     """
     together = gcd(gcd(run, widest_vector(str(out.dtype))), size // (LANES * prod(warps)))
     flat = in_vectors(s, out, together, axes)

@@ -1,9 +1,9 @@
 """Contractions on a GPU's ordinary arithmetic: tiles of both factors in shared memory, tiles of results in registers.
 
-A block computes a tile of rows times columns. Its threads fetch slices of both factors together, as many steps along
-the depth at a time as the configuration says; each thread keeps some rows and columns of sums in registers. If there
-are fewer tiles than multiprocessors, the depth is divided among blocks as well: they store partial sums, and a second
-kernel adds them, in one order, and applies the epilogue.
+A block computes a tile of rows times columns. Its threads fetch slices of both factors together; the configuration sets
+the steps along the depth per slice. Each thread keeps some rows and columns of sums in registers. If there are fewer
+tiles than multiprocessors, the depth is divided among blocks as well. They store partial sums, and a second kernel adds
+them in a fixed order and applies the epilogue.
 
 The model counts the issue slots of a scheduler: products, loads from shared memory, and fetches of slices. Blocks run
 in waves; a wave takes as long as the slots of its warps, or the latency that too few of them cannot hide. Bytes from
@@ -46,13 +46,15 @@ Shape = tuple[Number, Number, Number]
 """The split of a block's rows or columns: virtual threads, threads, and neighbours of one thread."""
 
 _HELD_FETCHES = 32
-"""Elements up to which a thread fetches ahead into registers."""
+"""The largest number of elements that a thread prefetches into registers."""
 _OVERHEAD = 36
 """Registers for addresses and loops."""
 _MOST_TILE = 256
-_LEAST_BLOCK, _MOST_BLOCK, _LEAST_OWN = 32, 256, 8
+_LEAST_THREADS = 32
+_MOST_THREADS = 256
+_LEAST_RESULTS_PER_THREAD = 8
 _FULL = 8
-"""Blocks per multiprocessor beyond which the depth is not divided further."""
+"""The number of blocks per multiprocessor beyond which the depth is not divided further."""
 
 
 @dataclass(frozen=True)
@@ -162,8 +164,8 @@ class SimtTile(KnobTile):
 def own_tiles(operand: MatrixOperand) -> list[list[int]]:
     """Ways to split rows or columns over blocks, virtual threads, threads, and a thread's neighbours.
 
-    Neighbours are the thread's own if they lie together in shared memory; otherwise its rows are apart, so that a
-    warp's are neighbours.
+    A thread has neighbouring rows if these are contiguous in shared memory. Otherwise the neighbours belong to
+    different threads of a warp.
     """
     found: dict[tuple[int, ...], None] = {}
     for own in (8, 4, 2, 1):
@@ -177,7 +179,7 @@ def own_tiles(operand: MatrixOperand) -> list[list[int]]:
 
 
 def depths(of: Contraction) -> list[int]:
-    """Return slices to try: whole windows if they are short, powers of two."""
+    """Return the candidate slice lengths: powers of two, and whole windows if these are short."""
     whole = [n * of.period for n in (1, 2, 4, 8) if 4 <= n * of.period <= 40] if of.period > 1 else []
     plain = [n for n in (8, 16, 32) if n < 2 * of.depth]
     return sorted({*whole, *plain, min(of.depth, 8)})
@@ -189,7 +191,7 @@ def candidates(of: Contraction, machine: Machine = REFERENCE) -> SimtTile:
         (r, c)
         for r in _shapes(of.rows)
         for c in _shapes(of.columns)
-        if _LEAST_BLOCK <= r[1] * c[1] <= _MOST_BLOCK and r[0] * r[2] * c[0] * c[2] >= _LEAST_OWN
+        if _LEAST_THREADS <= r[1] * c[1] <= _MOST_THREADS and r[0] * r[2] * c[0] * c[2] >= _LEAST_RESULTS_PER_THREAD
     ]
     rows, columns = np.array(pairs, np.int64).reshape(-1, 2, 3).transpose(1, 2, 0)[..., None, None, None]
     ways = [np.array(each, np.int64) for each in (depths(of), splits(of), (1, 2))]
@@ -288,9 +290,9 @@ def schedule(of: Contraction, config: Config, s: ScheduleHandle, t: Tensors) -> 
 
 
 def _overfills(of: Contraction, tile: SimtTile, room: int) -> bool:
-    """Whether slices of all groups that a tile may reach, which it is filled with unless guards count, do not fit.
+    """Whether the slices of all groups that a tile may touch exceed shared memory.
 
-    If they fit, kernels stay as they were timed.
+    A tile is filled with all of them unless guards count. If they fit, kernels stay as they were timed.
     """
     size = prod(tile.rows), prod(tile.columns)
     if tile.split > 1 or of.grouped is None or not leave_group(of, size):
@@ -317,7 +319,7 @@ def _tile(of: Contraction, config: Config, s: ScheduleHandle, begun: Begun) -> t
 
 
 def _loops(of: Contraction, tile: SimtTile, s: ScheduleHandle, sums: Tensor) -> tuple[IterVar, IterVar, IterVar]:
-    """Split the depth: slices in shared memory, steps whose factors a thread loads at once, and single products."""
+    """Split the depth into slices in shared memory, steps loaded at once by a thread, and single products."""
     (k,) = s[sums].op.reduce_axis
     slices, rest = s[sums].split(k, factor=tile.depth)
     step, product = s[sums].split(rest, factor=tile.step(of))

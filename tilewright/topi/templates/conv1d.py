@@ -1,4 +1,4 @@
-"""The 1-D convolution on a GPU: threads and results of each, the order of the sum, the contents of shared memory."""
+"""The 1-D convolution on a GPU: threads, results per thread, the order of the sum, and the use of shared memory."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SIZES = [(v, t, n) for t in (16, 32, 64, 128, 256, 512) for v in (1, 2, 4) for 
 
 
 def space(of: Conv1dVector) -> Space:
-    """The knobs; tiles need not divide the length: the last one may be incomplete."""
+    """The knobs. Tiles need not divide the length: the last one may be incomplete."""
     (length,) = of.out_shape
     tiles = [[-1, *size] for size in _SIZES if prod(size) <= length] or [[-1, 1, length, 1]]
     return Space(

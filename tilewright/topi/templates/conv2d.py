@@ -1,7 +1,7 @@
 """The 2-D convolution on a GPU: the tutorial's template, for batches, groups and any size.
 
 Filters, rows and columns are split four ways over blocks, virtual threads, threads and a thread's own loops. Tiles of
-the input and the weights go through shared memory into registers, as much at a time as the splits of the sum say.
+the input and the weights go through shared memory into registers. The splits of the sum set their size.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from .strategy import ScheduleStrategy, SharedModel
 from .tensors import Tensors
 from .workload import DTYPES
 
-_TILES, _SUMS = ("tile_f", "tile_y", "tile_x"), ("tile_rc", "tile_ry", "tile_rx")
+_RESULT_KNOBS = ("tile_f", "tile_y", "tile_x")
+_SUM_KNOBS = ("tile_rc", "tile_ry", "tile_rx")
 
 
 def space(of: Conv2dLayer) -> Space:
@@ -29,8 +30,8 @@ def space(of: Conv2dLayer) -> Space:
     summed = (of.per_group, *of.kernel)
     return Space(
         [
-            *(tile_knob(name, extent, 4) for name, extent in zip(_TILES, outer, strict=True)),
-            *(tile_knob(name, extent, 3) for name, extent in zip(_SUMS, summed, strict=True)),
+            *(tile_knob(name, extent, 4) for name, extent in zip(_RESULT_KNOBS, outer, strict=True)),
+            *(tile_knob(name, extent, 3) for name, extent in zip(_SUM_KNOBS, summed, strict=True)),
             value_knob("auto_unroll_max_step", [0, 512, 1500]),
             value_knob("unroll_explicit", [0, 1]),
         ]
@@ -38,7 +39,7 @@ def space(of: Conv2dLayer) -> Space:
 
 
 def schedule(of: Conv2dLayer, config: Config, s: ScheduleHandle, t: Tensors) -> None:
-    """The schedule of a configuration."""
+    """Apply a configuration."""
     weights, padded, out = t.weights, t.padded, t.out
     s[padded].compute_inline()
     sums = t.in_registers(s)
@@ -47,24 +48,24 @@ def schedule(of: Conv2dLayer, config: Config, s: ScheduleHandle, t: Tensors) -> 
 
     thread = _bind_results(of, config, s, out)
     s[sums].compute_at(s[out], thread)
-    splits = [config[name].apply(s, sums, axis) for name, axis in zip(_SUMS, sums.op.reduce_axis, strict=True)]
+    splits = [config[name].apply(s, sums, axis) for name, axis in zip(_SUM_KNOBS, sums.op.reduce_axis, strict=True)]
     outer, middle, innermost = zip(*splits, strict=True)
     s[sums].reorder(*outer, *middle, *innermost, *sums.op.axis)
     for tile, register in zip(tiles, registers, strict=True):
         s[tile].compute_at(s[sums], outer[-1])
         s[register].compute_at(s[sums], middle[-1])
-        counts = [config[name].size[2] for name in _TILES]
+        counts = [config[name].size[2] for name in _RESULT_KNOBS]
         fetch_together(s, tile, list(zip(THREAD_TAGS, counts, strict=True)))
 
 
 def _bind_results(of: Conv2dLayer, config: Config, s: ScheduleHandle, out: Any) -> Any:
-    """Put the output's loops on the hardware; returns the innermost one of the threads."""
+    """Bind the output's loops to hardware indices; returns the innermost loop over threads."""
     n, f, y, x = out.op.axis
     parts = []
     if of.groups > 1:  # a tile of filters lies within a group, which has channels of its own
         group, f = s[out].split(f, factor=of.shared_filters)
         parts = [group]
-    axes = [config[name].apply(s, out, axis) for name, axis in zip(_TILES, (f, y, x), strict=True)]
+    axes = [config[name].apply(s, out, axis) for name, axis in zip(_RESULT_KNOBS, (f, y, x), strict=True)]
     blocks, vthreads, threads, inner = zip(*axes, strict=True)
     s[out].reorder(n, *parts, *blocks, *vthreads, *threads, *inner)
     planes = s[out].fuse(n, *parts, blocks[0])

@@ -31,7 +31,7 @@ _LAST = {"OHWI": (0, 3, 1, 2), "HWIO": (3, 2, 0, 1)}
 
 @dataclass(frozen=True)
 class Conv1dVector(Convolution):
-    """The 1-D convolution of numbers with a kernel: NumPy's `convolve`, with any padding and stride."""
+    """The 1-D convolution of a vector with a kernel: NumPy's `convolve`, with any padding and stride."""
 
     name: ClassVar[str] = "conv1d"
 
@@ -120,11 +120,12 @@ class Conv2dLayer(GroupedLayer):
         layout: str = "NCHW",
         weights: str | None = None,
     ) -> Conv2dLayer:
-        """The workload; `filters` is by default as many as there are channels, `padding` as `window` says.
+        """The workload; `filters` defaults to the number of channels, and `padding` is as in `window`.
 
         `shape` is batch, channels, height, width in every layout. With a layout of 1-D data it is batch, channels,
-        length, and the window's options are for a line: images of one row compute it. `weights` is the order of the
-        dimensions of the filters in memory: "OIHW"; "OHWI" or "HWIO" with the layout NHWC; "HWIO" with HWCN.
+        length, and the window's options have one dimension. Such data are computed as images of one row. `weights` is
+        the order of the dimensions of the filters in memory: "OIHW"; "OHWI" or "HWIO" with the layout NHWC; "HWIO" with
+        HWCN.
         """
         window = (kernel, stride, padding, dilation)
         made = cls.made(shape, filters, window, groups, dtype, layout, INTEGERS, (IMAGES_LAST,))
@@ -196,7 +197,7 @@ class Depthwise(PerChannel):
         dtype: str = "float32",
         layout: str = "NCHW",
     ) -> Depthwise:
-        """The workload; `padding` as `window` says, `shape` and 1-D layouts as `Conv2dLayer.of` says."""
+        """The workload; `padding` is as in `window`, `shape` and 1-D layouts are as in `Conv2dLayer.of`."""
         given = checked(cls.name, layout, shape, kernel, stride, padding, dilation)
         (times,) = sizes(cls.name, "multiplier", multiplier, 1)
         return cls(*given, times, dtype_of(cls.name, dtype), layout_of(cls.name, layout))
@@ -245,10 +246,10 @@ def _order_of_weights(who: str, weights: Any, layout: str) -> str:
 def _torch_ways(
     of: Conv2dLayer | Depthwise, data: Any, weights: Any, groups: int
 ) -> list[tuple[str, Callable[[], Any]]]:
-    """In both orders of memory that PyTorch has.
+    """Return PyTorch's convolutions in both of its memory orders.
 
-    If more is padded before than after, as in causal layers, the further results are cut off; the opposite takes a step
-    of its own.
+    If the padding before exceeds the padding after, as in causal layers, the surplus results are cut off. The opposite
+    case takes a separate padding step.
     """
     import torch
     from torch.nn.functional import conv2d, pad

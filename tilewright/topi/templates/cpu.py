@@ -1,6 +1,6 @@
 """The convolutions on a CPU: blocks of results on all processors, rows of them in vectors, sums in registers.
 
-The padded input is written out first, by all processors too, unless a configuration leaves it to every read.
+All processors write out the padded input first, unless a configuration pads it in its readers.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .workload import sum_dtype
 _LANES = (4, 8, 16, 32, 64)
 _BLOCKS = (64, 256, 1024, 4096)
 _FEW_TAPS = 9
-"""The most taps of a window with columns apart that reads its input unpadded."""
+"""The most taps of a window with a column stride or dilation for which the input is read unpadded."""
 _LONG_TAPS = 24
 """The least taps of a window for which a single row is computed in several vectors at a time."""
 _SMALL_TAPS = 25
@@ -32,7 +32,7 @@ _SMALL_TAPS = 25
 _UNROLLED_TAPS = 64
 """The most taps of an unrolled window that is not small; its rows are one vector each."""
 _WHOLE_ROW = 32
-"""The columns up to which every row is one vector."""
+"""The most columns for which a whole row is always one vector."""
 
 
 def _vectors(name: str, extent: int) -> SplitKnob:
@@ -67,7 +67,7 @@ def line_space(of: Conv1dVector) -> Space:
 
 
 def line_schedule(of: Conv1dVector, config: Config, s: ScheduleHandle, t: Tensors) -> None:
-    """A block of vectors at a time; for each vector, all terms."""
+    """Compute a block of vectors at a time; each vector sums all its terms."""
     out = t.out
     _store_padding(s, t.padded, config["store_padding"].val)
     sums = t.in_registers(s)
@@ -104,7 +104,7 @@ def images_space(of: Conv2dLayer | Depthwise) -> Space:
 
 
 def images_schedule(of: Conv2dLayer | Depthwise, config: Config, s: ScheduleHandle, t: Tensors) -> None:
-    """A tile of results in registers: channels and rows written out, columns in a vector."""
+    """Compute a tile of results in registers, with loops over channels and rows unrolled and columns in a vector."""
     out = t.out
     _store_padding(s, t.padded, config["store_padding"].val)
     sums = t.in_registers(s)
@@ -124,14 +124,16 @@ def images_schedule(of: Conv2dLayer | Depthwise, config: Config, s: ScheduleHand
 
 
 def images_default_choices(of: Conv2dLayer | Depthwise, registers: VectorRegisters) -> dict[str, Any]:
-    """Four rows or channels together, vectors of 16; of planes by themselves, vectors that leave few columns over.
+    """Choose four rows or channels together, in vectors of 16; for planes by themselves, vectors that leave few columns
+    over.
 
-    Whole rows, as many together as the registers can hold; fewer if columns lie apart, because their vectors are picked
-    from several. Rows that vectors of eight do not fill are one vector up to 64 columns: 45 take half as long.
+    Whole rows are computed, as many together as registers can hold. If columns lie apart, there are fewer rows: each
+    vector is picked from several loaded ones. A row of up to 64 columns that vectors of eight do not fill is one
+    vector: rows of 45 columns take half as long.
 
-    Small windows are written out. Their input is padded in its readers, unless a row is one vector, which the border
-    would split. Columns that lie apart are fetched one by one at the border, so their input is padded before: windows
-    of 5×5 take half as long. 16-bit types are converted while they are padded: 3×3 windows take 0.6 of the time.
+    Small windows are unrolled. Their input is padded in its readers, unless a row is one vector, which the border would
+    split. Columns that lie apart are fetched one by one at the border, so their input is padded before: windows of 5×5
+    take half as long. 16-bit types are converted while they are padded: 3×3 windows take 0.6 of the time.
     """
     if not isinstance(of, Depthwise):
         return {"tile_c": [4], "tile_rc": [4], "tile_x": [16], "unroll_kernel": 1}

@@ -1,6 +1,6 @@
 """Convolutions of images on a CPU: vectors of neighbouring channels, and sums in registers.
 
-The weights are turned first, so that weights of neighbouring filters are neighbours: a vector of them is one load.
+The weights are transposed first, so that weights of neighbouring filters are contiguous: a vector of them is one load.
 """
 
 from __future__ import annotations
@@ -33,47 +33,50 @@ _WIDEST = 16
 _WIDE = 5
 """The least columns of a window for which neighbouring results share most of their inputs."""
 _LONG_WINDOW = 16
-"""The least columns of a window of one row for which vectors may outgrow a register, if the data fits the caches.
+"""The least columns of a one-row window for which vectors may exceed a register, if the data fits the caches.
 
-Twice as many channels at a time then cost few more instructions. From memory, half as many channels are faster: a
-processor sees the loads of the next tile before it has summed this one. With 31 taps on a Zen 5, they take 0.6 of the
-time from memory, and 1.1 times as long within the caches.
+Twice as many channels at a time then cost few more instructions. If the data comes from memory, half as many channels
+are faster: loads of the next tile start before this tile is summed. For 31 taps on a Zen 5, half as many take 0.6 of
+the time from memory, and 1.1 times as long from the caches.
 """
 _ABREAST = 8
 """Columns of a tile if neighbouring columns share most of their inputs: 128 bytes of each are fetched together."""
 _FEW = 32
-"""The most channels of a sum that tests for the border at each read: storing the padded input costs more."""
+"""The most channels per sum for which each read tests for the border: storing the padded input would cost more."""
 _LONG = 64
 """The least terms of a sum for which tiles of columns are distributed over threads.
 
 Few images have several times as many rows as there are threads.
 """
 _ROWS = 64
-"""With fewer rows of results in all images, tiles of columns are distributed over threads, too: a line is one row."""
+"""The least rows of results in all images for which only rows are distributed over threads. With fewer, as for lines,
+tiles of columns are distributed as well."""
 _IN_PARTS = 64
-"""With more columns of a window, the padded input is stored, too: a loop over the taps would test for the border."""
+"""The most columns of a window that reads unpadded input. With more, a loop over the taps would test for the border."""
 _MANY_TAPS = 36
-"""The least taps of a window for which the work around a tile counts little.
+"""The least taps of a window for which the overhead per tile is negligible.
 
 With 25 taps, tiles of half as many columns take 1.2 times as long. With 49 taps, such tiles stay in registers, and take
 0.88 times as long.
 """
 _CHAINS = 8
-"""Vectors of sums that keep a processor busy: it starts two products in a cycle, and each takes four cycles."""
+"""The number of vectors of sums that keep a processor busy: it starts two products per cycle, and each takes four
+cycles."""
 _LINE = 64
-"""Bytes of a cache line. A line that is stored in parts, past the caches, reaches memory in parts."""
+"""Bytes of a cache line. If a non-temporal store writes part of a line, memory is written in parts."""
 _AHEAD = 512
 """The distance of prefetches, in bytes of channels.
 
-Each column is a stream of its own, too short for a processor to predict it. With prefetches, 7 taps from memory take
-0.7 of the time. With a distance of 1024 bytes, half of the gain is lost.
+Each column is a separate stream, too short for the hardware prefetcher. With prefetches, 7 taps from memory take 0.7 of
+the time. With a distance of 1024 bytes, half of the gain is lost.
 """
 MANY_WEIGHTS = 1 << 16
-"""With more weights, all processors transpose them; with fewer, waking the other processors does not pay."""
+"""The least number of weights that all processors transpose together; for fewer, waking the other processors does not
+pay."""
 
 
 def space(of: Images) -> Space:
-    """The knobs: channels in a vector, columns whose sums are computed together, and how far loops are written out."""
+    """The knobs: channels per vector, columns computed together, and the depth of unrolling."""
     own = of.shared_filters
     parts = {_dividing(n, _WIDEST, register) for n in (of.filters, own) for register in (_LANES[1], _WIDEST)}
     fit = {n for n in (*_LANES, *parts, lanes_of_one_group(of)) if n <= of.filters} or {of.filters}
@@ -90,12 +93,12 @@ def space(of: Images) -> Space:
 
 
 def declare(of: Images, data: Tensor, weights: Tensor) -> Tensor:
-    """Declare the sums over the padded input and turned weights."""
+    """Declare the sums over the padded input and the transposed weights."""
     return sums_of(of, data, weights, turned=True)
 
 
 def schedule(of: Images, config: Config, s: ScheduleHandle, t: Tensors) -> None:
-    """A tile of columns and channels in registers; rows on all processors."""
+    """Compute tiles of columns and channels in registers, and rows on all processors."""
     if config["store_padding"].val:
         outer = list(t.padded.op.axis)[:2]
         s[t.padded].parallel(s[t.padded].fuse(*outer))
@@ -134,7 +137,7 @@ def schedule(of: Images, config: Config, s: ScheduleHandle, t: Tensors) -> None:
 
 
 def lanes_of_one_group(of: Images) -> int:
-    """Return the lanes of vectors whose filters read the same channels: one value then serves all lanes."""
+    """Return the lanes per vector if all its filters belong to one group: one input value then serves all lanes."""
     own = of.shared_filters
     if of.groups == 1 or own == 1:  # a vector of channels is one load, too
         return _WIDEST
@@ -142,10 +145,10 @@ def lanes_of_one_group(of: Images) -> int:
 
 
 def _of_near_groups(of: Images) -> int:
-    """Return the lanes of vectors of several groups, if they take fewer instructions than vectors of one group.
+    """Return the lanes per vector: of several groups if that takes fewer instructions, else of one group.
 
-    The channels that such a vector reads are picked from whole vectors, by one instruction for each of these. 32 groups
-    of four channels take 0.3 of the time of vectors of four lanes, 32 of two channels 0.23.
+    The channels of such a vector are picked from whole vectors, by one instruction for each of these. Relative to
+    vectors of one group, 32 groups of four channels take 0.3 of the time, and 32 groups of two channels 0.23.
     """
     own, seen = of.shared_filters, of.per_group
     if of.layout != "NHWC" or _WIDEST % own:
@@ -155,8 +158,8 @@ def _of_near_groups(of: Images) -> int:
 
 
 def _passes_by(of: Images, lanes: int) -> bool:
-    """Whether to store results past the caches, a whole line at a time. If the caches are smaller than a layer's data,
-    no results would stay there, and each store would first read the line that it overwrites.
+    """Whether to use non-temporal stores, a whole line at a time. If the layer's data exceeds the caches, no results
+    would stay there. Each ordinary store would first read the line that it overwrites.
     """
     width, line = DType(of.dtype).bytes, VectorRegisters.of(Target("llvm")).bytes
     return line == _LINE and lanes * width % line == 0 and exceeds_caches(_touched(of))
@@ -168,19 +171,21 @@ def _touched(of: Images) -> int:
 
 
 def _mostly_new(of: Images, columns: int) -> bool:
-    """Whether at least half of a tile's inputs were not read by the previous one: lines, and windows not too long.
+    """Whether at least half of a tile's inputs are new, not read by the previous tile: lines with windows that are not
+    too long.
 
-    Rows of images are read again for each row of a window, and wait in a cache nearby.
+    Rows of images are read again for each row of a window, and stay in a near cache.
     """
     alone = of.groups == of.shape[1] == of.filters
     return alone and of.kernel[0] == 1 and columns * of.stride[1] >= of.covered[1] - 1
 
 
 def _dividing(filters: int, most: int, register: int) -> int:
-    """Return the lanes, at most `most`, of vectors that divide the filters; `most` if there are none.
+    """Return a number of lanes that divides the filters, at most `most`; `most` if there is none.
 
-    Other numbers than powers of two fit one register. 12 filters in one vector take 0.65 of the time of three vectors,
-    and 7 filters a fifth of the time of a vector that sticks out; 6 doubles take longer than 4 and 14 three times so.
+    A number of lanes that is no power of two must fit one register. 12 filters in one vector take 0.65 of the time of
+    three vectors of four. 7 filters take a fifth of the time of eight lanes with one unused. Vectors of 6 doubles take
+    longer than vectors of 4, and vectors of 14 three times as long.
     """
     least, whole = _LANES[0], [n for n in reversed(_LANES[1:]) if n <= most]
     one_register = range(min(most, register), 2 * least, -1)
@@ -189,7 +194,7 @@ def _dividing(filters: int, most: int, register: int) -> int:
 
 
 def default_choices(of: Images, registers: VectorRegisters) -> dict[str, Any]:
-    """Vectors of 16 channels, or of the channels of whole groups; seven columns, or a number that leaves few over.
+    """Choose vectors of 16 channels, or of whole groups, and seven columns or a number that leaves few over.
 
     Sums fill at most half of the registers. If only four columns fit, and neighbouring columns share most of their
     inputs, shorter vectors make room for more columns. A tile has fewer columns if a row of its window then stays in
@@ -224,7 +229,8 @@ NEEDS = Needs(scope="channels last, or groups of few channels")
 
 
 def computes(of: Images, registers: VectorRegisters) -> bool:
-    """Channels last, and sums over several channels for many filters, which are turned as they are stored."""
+    """Return whether channels are last, and each of many filters sums over several channels. The filters are transposed
+    as they are stored."""
     own = of.shared_filters
     return of.layout == "NHWC" or (of.shape[1] > of.groups and lanes_of_one_group(of) <= own and own >= _LANES[1])
 

@@ -1,7 +1,7 @@
 """Convolutions of images as tensor expressions, in every layout, for kernels of PyTorch's shape.
 
 The sums are declared over a view of the padded input. Schedules need a plain view, or a view with rows in aligned
-chunks. A chunk is wholly inside or outside of the input, and is loaded at once.
+chunks. A chunk lies wholly inside or wholly outside the input, and one load fetches it.
 """
 
 from __future__ import annotations
@@ -40,24 +40,25 @@ def sums_of(
     Parameters
     ----------
     data, weights : Tensor
-        Of the workload's shapes; weights also of PyTorch's.
+        Tensors of the workload's shapes. Weights may have PyTorch's shape instead.
     chunk : int
-        With 0 the input is padded as it is, in its own type. Otherwise the padded input is converted to the type of the
-        sums, and in the layout NCHW its rows are divided into chunks of that many elements, aligned with the input's,
-        whose width must be a multiple of it.
+        With 0, the padded input keeps its type. Otherwise it is converted to the type of the sums, and in the layout
+        NCHW its rows are divided into chunks of `chunk` elements. The chunks are aligned with the input's rows, so the
+        input's width must be a multiple of `chunk`.
     turned : bool
-        Whether the weights are read from a copy of the type of the sums in which filters are neighbours.
+        Whether the weights are read from a transposed copy, in the type of the sums, with filters last.
     sliding : int
-        With 0 a sum runs over the rows of the window. Otherwise it runs over the input rows of this many rows of
-        results together, so that a schedule may load each of them once; the terms of the others are left out.
+        With 0, a sum runs over the rows of the window. Otherwise it runs over all input rows of `sliding` rows of
+        results, so that a schedule may load each input row once. Terms that belong to other rows of results are left
+        out.
     tile : pair of int
-        Rows and columns of a tile. There are sums for whole tiles, more than results: a sum without a guard costs less
-        than the guard, which would be around each of its terms.
+        Rows and columns of a tile. Sums are declared for whole tiles, even beyond the results: a surplus sum costs less
+        than a guard around each of its terms.
     bias : Tensor, optional
-        The start value of each filter's sums. To add it afterwards would be one instruction more for each result.
+        The start value of each filter's sums. Adding it afterwards takes one more instruction per result.
     widened : bool
-        Whether the padded input has the type of the sums: if it is stored, each element is converted once, not for each
-        product.
+        Whether the padded input has the type of the sums. If it is stored, each element is then converted once instead
+        of once per product.
     """
     rows, columns = (-(-count // whole) * whole for count, whole in zip(of.places, tile, strict=True))
     kernels = _turned(of, weights) if turned else lambda f, rc, ry, rx: _weight(of, weights, f, rc, ry, rx)
@@ -86,7 +87,7 @@ def sums_of(
 
 
 def sum_of_products(kind: str, a: Any, b: Any, axes: list[Any], start: Any = None, where: Any = None) -> Any:
-    """Return the sum of products a * b in a type, over `axes`, from a start value if there is one."""
+    """Return the sum of products a * b over `axes` in the type `kind`, from a start value if there is one."""
     init = None if start is None else cast(kind, start)
     return reduce_sum(cast(kind, a) * cast(kind, b), axes, where=where, init=init)
 
@@ -94,7 +95,8 @@ def sum_of_products(kind: str, a: Any, b: Any, axes: list[Any], start: Any = Non
 def image_tensor(
     layout: str, sizes: tuple[int, ...], element: Any, name: str, tag: str = "", letters: str = "nfyx"
 ) -> Tensor:
-    """Declare images in the order of a layout; `element` gets the indices of batch, channel, row and column."""
+    """Declare images in the order of a layout. `element` is called with the indices of batch, channel, row and
+    column."""
 
     def value(*position: Any) -> Any:
         return element(*from_layout(layout, position))
@@ -122,8 +124,8 @@ def or_zero(conditions: list[Any], value: Any, dtype: str) -> Any:
 
 
 def bordered(of: Images, data: Tensor, top: int, left: int) -> Any:
-    """Return a function that reads the input at (n, c, y, x), with `top` rows and `left` columns of zeros before it,
-    and zeros around."""
+    """Return a function that reads the input at (n, c, y, x), with zeros around it: `top` rows above and `left` columns
+    to its left."""
     height, width = of.shape[2:]
 
     def element(n: Any, c: Any, y: Any, x: Any) -> Any:
@@ -134,7 +136,7 @@ def bordered(of: Images, data: Tensor, top: int, left: int) -> Any:
 
 
 def _weight(of: Images, weights: Tensor, f: Any, rc: Any, ry: Any, rx: Any) -> Any:
-    """Read a weight of the filter `f`. Weights have a dimension of filters, or two, of channels and of filters of a
+    """Read a weight of the filter `f`. Weights have one dimension of filters, or two: channels, and filters of a
     channel."""
     order = getattr(of, "weights", "OIHW")
     if order != "OIHW":

@@ -1,8 +1,8 @@
 """Depthwise convolutions along lines with channels last and long windows: blocks walk along a line.
 
-A block computes one stretch of a line after another. Asynchronous copies bring the next stretches to shared memory
-meanwhile, so that memory and arithmetic work at the same time. The weights are read once. A thread computes several
-neighbours of two channels from a window in registers.
+A block computes one stretch of a line after another. Meanwhile, asynchronous copies fetch the next stretches into
+shared memory, so memory and arithmetic overlap. The weights are read once. A thread computes several neighbours of two
+channels from a window in registers.
 """
 
 from __future__ import annotations
@@ -29,31 +29,35 @@ from .thread_tiles import BYTES, STEPS
 from .workload import sum_dtype
 
 _THREAD = "threadIdx.x"
-_OWN, _STEPS, _THREADS, _STRETCHES = (8, 16, 32), (1, 2, 4, 8, 16), (1, 2, 4, 8), (1, 2, 3, 4)
+_POSITIONS_PER_THREAD = (8, 16, 32)
+_STRETCHES_PER_BLOCK = (1, 2, 4, 8, 16)
+_POSITION_THREADS = (1, 2, 4, 8)
+_COPIES = (1, 2, 3, 4)
+"""Candidate numbers of stretches in a block's shared memory."""
 _CHANNEL_THREADS = (8, 16, 32, 64)
 _TAPS = 12
-"""The least taps for which arithmetic takes as long as memory."""
+"""The least number of taps for which arithmetic takes as long as memory."""
 _SHARED_BYTES = 98_304
-"""The most bytes of the stretches and the weights of a block."""
+"""The most bytes of shared memory for a block's stretches and weights."""
 _BLOCKS = 3
-"""Blocks per multiprocessor, at least, of the default configuration."""
+"""The least number of blocks per multiprocessor in the default configuration."""
 
 
 def computes(of: Depthwise, machine: Any) -> bool:
     """Return whether images are lines with channels last, windows are long, and channels come in vectors."""
     line = of.shape[2] == of.kernel[0] == 1 and of.padding[0] == of.padding[2] == 0 and of.stride == (1, 1)
-    long = _TAPS <= of.kernel[1] <= STEPS // (2 * _OWN[0])
+    long = _TAPS <= of.kernel[1] <= STEPS // (2 * _POSITIONS_PER_THREAD[0])
     return line and long and of.multiplier == 1 and of.shape[1] % 8 == 0
 
 
 def space(of: Depthwise) -> Space:
     """The knobs.
 
-    `tile_c`: channels, over blocks, threads and a thread's own. `tile_x`: places, over blocks, stretches of a block,
-    threads and a thread's own. `copies`: how many stretches a block has room for.
+    `tile_c`: channels, over blocks, threads and a thread's own. `tile_x`: positions, over blocks, stretches of a block,
+    threads and a thread's own. `copies`: the number of stretches in a block's shared memory.
     """
     channels = [[-1, t, 2] for t in (*_CHANNEL_THREADS, of.filters // 2) if t * 2 <= of.filters and t <= 64]
-    places = [[-1, s, t, own] for s in _STEPS for t in _THREADS for own in _OWN]
+    places = [[-1, s, t, own] for s in _STRETCHES_PER_BLOCK for t in _POSITION_THREADS for own in _POSITIONS_PER_THREAD]
     places = [each for each in places if prod(each[2:]) < 2 * of.places[1] and prod(each[1:]) < 4 * of.places[1]]
 
     def fits(choices: Mapping[str, Any]) -> bool:
@@ -67,8 +71,10 @@ def space(of: Depthwise) -> Space:
         Space(
             [
                 split_knob("tile_c", of.filters, "candidate", candidate=channels),
-                split_knob("tile_x", of.places[1], "candidate", candidate=places or [[-1, 1, 1, _OWN[0]]]),
-                value_knob("copies", _STRETCHES),
+                split_knob(
+                    "tile_x", of.places[1], "candidate", candidate=places or [[-1, 1, 1, _POSITIONS_PER_THREAD[0]]]
+                ),
+                value_knob("copies", _COPIES),
             ]
         )
         .where(fits, ("tile_c", "tile_x", "copies"), "stretches and weights in shared memory")
@@ -83,7 +89,8 @@ def _shared_bytes(of: Depthwise, choices: Mapping[str, Any]) -> int:
 
 
 def default_choices(of: Depthwise, machine: Machine) -> dict[str, Any]:
-    """Blocks of 128 threads, 64 places of 64 channels at a time, and as many stretches as leave enough blocks."""
+    """Choose blocks of 128 threads, 64 positions of 64 channels at a time, and as many stretches as leave enough
+    blocks."""
     channels = min(32, of.filters // 2)
     own = 16 if of.places[1] >= 64 else 8
     across = max(1, min(4, -(-of.places[1] // own)))
@@ -92,12 +99,12 @@ def default_choices(of: Depthwise, machine: Machine) -> dict[str, Any]:
     def is_enough(steps: int) -> bool:
         return lines * -(-of.places[1] // (steps * across * own)) >= _BLOCKS * machine.multiprocessors * 7 // 8
 
-    steps = next((s for s in reversed(_STEPS) if is_enough(s)), 1)
+    steps = next((s for s in reversed(_STRETCHES_PER_BLOCK) if is_enough(s)), 1)
     return {"tile_c": [channels, 2], "tile_x": [steps, across, own], "copies": min(3, steps)}
 
 
 def declare(of: Depthwise, data: Tensor, weights: Tensor, config: Config, bias: Tensor | None = None) -> Tensor:
-    """Declare the sums of whole stretches, over the line with a border and weights with channels last."""
+    """Declare the sums of whole stretches, over the padded line and weights with channels last."""
     stretches = prod(config["tile_x"].size[1:])
     length, kind, left = -(-of.places[1] // stretches) * stretches, sum_dtype(of.dtype), of.padding[1]
     wide = of.seen_along(1, length)

@@ -1,9 +1,9 @@
 """Depthwise convolutions by matrix instructions: each row of a window as a band of a Toeplitz matrix.
 
-Eight neighbouring results of a row are a product: of the inputs that they see, and of a matrix with the window's row
-beside the diagonal, T[k, j] = w[k - j]. Some of these make the rows of a matrix instruction, so a warp adds one such
-product for each row of the window. Half of the terms and more are zeros, which matrix units outweigh: they multiply
-16-bit floats eight times as fast as other units do, and exactly, into sums of float32.
+Eight neighbouring results of a row are the product of their inputs and a band matrix, `T[k, j] = w[k - j]`. Several
+such groups of eight fill the rows of a matrix instruction. A warp adds one product for each row of the window. At least
+half of the terms are zeros. Matrix units make up for them: they multiply 16-bit floats eight times as fast as other
+units, and sum exact products in float32.
 """
 
 from __future__ import annotations
@@ -36,14 +36,16 @@ NEEDS = Needs(atoms=HALVES, layouts=("NCHW",), scope="windows of stride and dila
 _WARPS = 8
 """Warps of a block."""
 _PRODUCTS = 8
-"""Matrix instructions whose sums a warp holds at most."""
-_LEAST_TAPS, _NARROW = 5, 16
-"""The least columns of a window for which a band is wide enough, and for which a window of one row is not narrow."""
+"""The most matrix instructions that hold sums in a warp's registers."""
+_LEAST_COLUMNS = 5
+"""The least columns of a window for which a band pays."""
+_LEAST_COLUMNS_OF_ONE_ROW = 16
+"""The least columns of a window of one row that is not bound by memory."""
 
 
 @dataclass(frozen=True)
 class BandBlock(EightsTile):
-    """The tile of a block: by warps, rows and columns, the latter by eights; and of each warp its own ones."""
+    """The tile of a block in channels, rows and groups of eight columns: over warps, and per warp."""
 
     KNOBS: ClassVar = {
         "tile_y": ("down", "rows"), "tile_x": ("across", "eights"), "planes": "planes", "images": "images"
@@ -58,26 +60,26 @@ class BandBlock(EightsTile):
 
     @property
     def warps(self) -> int:
-        """How many warps it has."""
+        """The number of warps."""
         return self.down * self.across * self.planes
 
     @property
     def products(self) -> int:
-        """How many matrix instructions a warp's sums take."""
+        """The number of matrix instructions that a warp's sums take."""
         return self.rows * self.eights // 16
 
     def tile(self, of: Depthwise) -> int:
-        """How many elements of the input it holds of each channel."""
+        """The number of input elements that it holds per channel."""
         return (self.down * self.rows + of.kernel[0] - 1) * _width(of, self.across * self.eights)
 
     def is_possible(self, of: Depthwise) -> bool:
-        """Whether it has whole matrix instructions, fits the hardware, and is not mostly outside of the image."""
+        """Whether it consists of whole matrix instructions, fits the hardware, and lies mostly inside the image."""
         whole = self.rows * self.eights % 16 == 0 and self.products <= _PRODUCTS and 1 in (self.down, self.across)
         held = 2 * self.planes * (self.tile(of) + _band(of))
         return whole and not self.is_outside(of) and self.warps <= _WARPS and held <= SHARED.capacity
 
     def blocks(self, of: Depthwise) -> int:
-        """How many blocks the grid has."""
+        """The number of blocks in the grid."""
         return prod(of.shape[:2]) // (self.planes * self.images) * self.tiles_of(of)
 
     def cycles(self, of: Depthwise, machine: Machine) -> float:
@@ -114,27 +116,27 @@ def blocks(of: Depthwise) -> tuple[BandBlock, ...]:
 def space(of: Depthwise) -> Space:
     """The knobs.
 
-    `tile_y`: rows of results, over blocks, warps and a warp's own; `tile_x`: the same of columns, by eights. `planes`:
-    channels of a block, `images`: images that it computes one after another, with the same weights. `bias`: when it is
-    added, see `bias`.
+    `tile_y`: rows of results, over blocks, warps and a warp's own; `tile_x`: the same for groups of eight columns.
+    `planes`: channels per block. `images`: images that a block computes one after another, with the same weights.
+    `bias`: when the bias is added, see `tensors.py`.
     """
     extents = {"tile_y": of.places[0], "tile_x": eights_of(of)}
     return BandBlock.space_around(of, blocks(of), extents, bias_knob((FIRST, HELD)))
 
 
 def _band(of: Depthwise) -> int:
-    """How many elements the bands of a channel have."""
+    """Return the number of elements in the bands of a channel."""
     return of.kernel[0] * _depth(of) * EIGHT
 
 
 def _fetch(of: Depthwise) -> int:
-    """Return the number of neighbours that are loaded at once: the number with the shortest sums."""
+    """Return the number of neighbours per load that makes the sums shortest."""
     able = [c for c in (8, 4, 2, 1) if of.shape[3] % c == 0]
     return min(able, key=lambda c: (_terms(of, c), -c))
 
 
 def _ahead(of: Depthwise, fetch: int) -> int:
-    """Zeros on the left of a row, so that whole vectors of neighbours lie in the border or in the image."""
+    """Return the zeros to the left of a row, so that each vector lies wholly in the border or wholly in the image."""
     return -(-of.padding[1] // fetch) * fetch
 
 
@@ -144,7 +146,7 @@ def _terms(of: Depthwise, fetch: int) -> int:
 
 
 def _depth(of: Depthwise) -> int:
-    """Terms of the product of a row of the window."""
+    """Return the number of terms in the product of one row of the window."""
     return _terms(of, _fetch(of))
 
 
@@ -154,7 +156,7 @@ def _width(of: Depthwise, eights: int) -> int:
 
 
 def declare(of: Depthwise, data: Tensor, weights: Tensor, bias: Tensor | None = None) -> Tensor:
-    """Declare the bands, the padded input, and the products, which start at a bias, if any."""
+    """Declare the bands, the padded input, and the products, which start at the bias if there is one."""
     (images, channels, _, _), (kh, kw), left = of.shape, of.kernel, _ahead(of, _fetch(of))
     before, depth, rows, eights = left - of.padding[1], _depth(of), of.places[0], eights_of(of)
 
@@ -183,7 +185,8 @@ def declare(of: Depthwise, data: Tensor, weights: Tensor, bias: Tensor | None = 
 
 
 def schedule(of: Depthwise, config: Config, s: ScheduleHandle, t: Tensors) -> None:
-    """Tile the results over blocks and warps; inputs and bands in shared memory, sums in the registers of warps."""
+    """Tile the results over blocks and warps, with inputs and bands in shared memory and sums in the registers of
+    warps."""
     out = t.out
     (products,) = t.sums.op.input_tensors
     padded, band = inputs_named(products, "padded", "band")
@@ -215,18 +218,15 @@ def schedule(of: Depthwise, config: Config, s: ScheduleHandle, t: Tensors) -> No
 
 
 def _compared(of: Depthwise, cycles: float) -> float:
-    """The cycles to compare with the direct strategy's; none for narrow windows of one row.
-
-    Such windows are bound by memory, which the model of the direct strategy does not see there.
-    """
+    """Return the cycles to compare with the direct strategy's; 0 for narrow windows of one row."""
     factor = REFERENCE.fitted["depthwise_mma"].comparison_factor
-    return inf if of.places[0] == 1 and of.kernel[1] < _NARROW else cycles * factor
+    return inf if of.places[0] == 1 and of.kernel[1] < _LEAST_COLUMNS_OF_ONE_ROW else cycles * factor
 
 
 def computes(of: Depthwise, machine: Machine) -> bool:
-    """Return whether windows of several columns move by one."""
+    """Return whether windows have several columns and stride 1."""
     simple = of.multiplier == 1 and of.stride == (1, 1) and of.dilation == (1, 1)
-    return simple and of.kernel[1] >= _LEAST_TAPS and bool(blocks(of))
+    return simple and of.kernel[1] >= _LEAST_COLUMNS and bool(blocks(of))
 
 
 _MODEL: TileModel[Depthwise] = TileModel(by_cycles(blocks), BandBlock.of, compared=_compared)

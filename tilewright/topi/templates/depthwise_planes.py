@@ -1,12 +1,12 @@
 """Depthwise convolutions of small images in NCHW: blocks copy whole planes, of one image after another.
 
-Rows of a small image are shorter than the sectors and lines of memory, so threads that load windows and store tiles use
-half of the moved data. Instead, planes lie one after another: a block's planes are one stretch of memory. It copies
-them to shared memory in vectors of 16 bytes, while it computes the planes copied before. Results may leave the same
-way.
+Rows of a small image are shorter than the sectors and lines of memory. Threads that load windows and store tiles would
+therefore use only half of the moved data. But planes are contiguous, so the planes of a block are one stretch of
+memory. The block copies them to shared memory in vectors of 16 bytes, while it computes the planes copied before.
+Results may be stored the same way.
 
-On an H200 it is faster than the direct strategy for most batches of such images, and only there was it timed. On other
-GPUs than NVIDIA's, and on GPUs without asynchronous copies, tuners use it and calls without a record do not.
+On an H200, the only GPU where it was timed, this is faster than the direct strategy for most batches of such images. On
+GPUs of other vendors, and on GPUs without asynchronous copies, only tuners use it; calls without a record do not.
 """
 
 from __future__ import annotations
@@ -45,18 +45,20 @@ from .tensors import FIRST, HELD, Tensors, bias_knob, read_once, when
 from .thread_tiles import BYTES
 from .tile_model import TileModel
 
-_PLANE_BYTES, _ROW_BYTES = 4096, 128
+_MOST_PLANE_BYTES = 4096
+_MOST_ROW_BYTES = 128
+"""Planes are small up to these sizes."""
 _THREAD = "threadIdx.x"
 
 
 def space(of: Depthwise) -> Space:
     """The knobs.
 
-    `planes`: channels of a block, `images`: images that it computes one after another, `copies`: for how many of them
-    it has room, so that the next ones arrive meanwhile. `rows`, `columns`: results of a thread. `store`: whether
+    `planes`: channels per block. `images`: images that a block computes one after another. `copies`: images in shared
+    memory at a time, so that the next ones arrive meanwhile. `rows`, `columns`: results of a thread. `store`: whether
     threads store their results "straight", or a block collects them in shared memory and stores them "together".
     `weights`: whether a thread reads its weights and bias from "memory" for each image, or keeps them in "registers".
-    `bias`: when it is added, see `bias`.
+    `bias`: when the bias is added, see `tensors.py`.
     """
     several = max(numbers(of)["images"]) > 1
     knobs = [value_knob(name, values) for name, values in numbers(of).items()]
@@ -78,13 +80,13 @@ def space(of: Depthwise) -> Space:
 
 
 def declare(of: Depthwise, data: Tensor, weights: Tensor, config: Config, bias: Tensor | None = None) -> Tensor:
-    """Declare the sums over the rows of the input that a thread's rows of results see; they start at a bias, if any."""
+    """Declare the sums over the input rows of a thread's results. They start at the bias if there is one."""
     block = PlaneBlock.of(config)
     return sums_of(of, data, weights, block.chunk(of), False, block.rows, (block.rows, block.columns), bias)
 
 
 def schedule(of: Depthwise, config: Config, s: ScheduleHandle, t: Tensors) -> None:
-    """Copy planes to shared memory, and have each thread compute a tile of one, row by row of the input."""
+    """Copy planes to shared memory. Each thread computes a tile of a plane, row by row of the input."""
     block, out, padded = PlaneBlock.of(config), t.out, t.padded
     held = s.cache_read(t.data, "shared", [padded])
     made = s.cache_write(out, "shared") if block.together else out
@@ -143,9 +145,9 @@ def _tile(s: ScheduleHandle, made: Tensor, axes: Sequence[IterVar], block: Plane
 def _keep_weights(
     s: ScheduleHandle, t: Tensors, made: tuple[Tensor, Tensor], image: IterVar, loops: Sequence[IterVar]
 ) -> None:
-    """Have each thread load its weights and its bias, which one of the stages `made` reads, before the first image.
+    """Have each thread load its weights and its bias before the first image. One of the stages `made` reads them.
 
-    The first of `loops` is over threads, and is moved around that over images; the others stay within it.
+    The first of `loops` runs over threads and becomes the outer loop of the loop over images; the others stay inside.
     """
     thread, *inner = loops
     s[t.out].reorder(thread, image, *inner)
@@ -156,7 +158,7 @@ def _keep_weights(
 def _deal_out(
     s: ScheduleHandle, tensor: Tensor, axes: Sequence[IterVar], threads: int, width: int
 ) -> tuple[IterVar, IterVar]:
-    """Have neighbouring threads move neighbouring vectors; returns the loops over threads and rounds."""
+    """Have neighbouring threads copy neighbouring vectors; returns the loops over threads and rounds."""
     flat, lanes = s[tensor].split(s[tensor].fuse(*axes), factor=width)
     if width > 1:
         s[tensor].vectorize(lanes)
@@ -172,12 +174,13 @@ def default_choices(of: Depthwise, machine: Machine) -> dict[str, Any]:
 def computes(of: Depthwise, machine: Machine) -> bool:
     """Return whether planes are small and a block fits."""
     size = BYTES[of.dtype]
-    small = prod(of.shape[2:]) * size <= _PLANE_BYTES and of.shape[3] * size < _ROW_BYTES
+    small = prod(of.shape[2:]) * size <= _MOST_PLANE_BYTES and of.shape[3] * size < _MOST_ROW_BYTES
     return small and any(True for _ in possible(of))
 
 
 def is_timed_on(target: Target | None) -> bool:
-    """Return whether a target is like those on which it was timed: an NVIDIA GPU with asynchronous copies."""
+    """Return whether a target resembles the GPU where the strategy was timed: an NVIDIA GPU with asynchronous
+    copies."""
     return target is None or (target.kind == "cuda" and bool(target.hardware.copy_bytes))
 
 
@@ -196,7 +199,8 @@ ON_GPU: ScheduleStrategy[Depthwise] = ScheduleStrategy(
 
 
 def _known(of: Depthwise, machine: Machine) -> float:
-    """Return the fitted cost of the direct strategy for images that planes cover, unless only others compete."""
+    """Return the fitted cost of the direct strategy for images that planes cover, unless only other strategies
+    compete."""
     others = depthwise_mma.ON_GPU.covers(of) and not is_compared(of)
     return cost_of_direct(of, machine) if ON_GPU.covers(of) and not others else inf
 

@@ -1,9 +1,8 @@
-"""Convolutions with few channels per sum on a GPU, depthwise and grouped ones: inputs go from memory into registers.
+"""Direct convolutions with few channels per sum on a GPU, such as depthwise ones: inputs go from memory into registers.
 
-A thread computes a tile of results from a window of the input that it holds in registers, so that each input is loaded
-once per thread. Inputs are loaded in aligned chunks of up to 16 bytes: of neighbouring columns in the layout NCHW, in
-which a chunk is wholly in the image or wholly in its border, and of neighbouring channels in NHWC. 16-bit floats are
-converted once, and summed in float32.
+A thread computes a tile of results from a window of the input in its registers, and loads each input once. Loads fetch
+aligned chunks of up to 16 bytes. In NHWC, a chunk has neighbouring channels. In NCHW it has neighbouring columns, and
+lies wholly in the image or wholly in its border. 16-bit floats are converted once, and summed in float32.
 """
 
 from __future__ import annotations
@@ -62,13 +61,13 @@ from .workload import DTYPES
 
 _CHANNELS = 32
 _LIVE = 0.6
-"""The part of its inputs and sums that a thread needs in registers at a time; with fewer registers, it spills."""
+"""The fraction of its inputs and sums that a thread needs in registers at a time. With fewer registers, it spills."""
 _ASKED = 1.01
 """The factor on the cycles of a configuration with a limit on registers: on a tie, the compiler's own choice wins."""
 
 
 def declare(of: Images, data: Tensor, weights: Tensor, config: Config, bias: Tensor | None = None) -> Tensor:
-    """Declare the sums over rows in chunks, which start at a bias if there is one."""
+    """Declare the sums over rows in chunks. They start at the bias if there is one."""
     tile = tile_of(config)
     turned = _weights_of(of, config) is Weights.SHARED
     block = prod(config["tile_y"].size[1:]), prod(config["tile_x"].size[1:])
@@ -77,7 +76,7 @@ def declare(of: Images, data: Tensor, weights: Tensor, config: Config, bias: Ten
 
 
 def schedule(of: Images, config: Config, s: ScheduleHandle, t: Tensors) -> None:
-    """Tile the results over blocks and threads; windows and sums in registers."""
+    """Tile the results over blocks and threads, with windows and sums in registers."""
     padded, out, tile = t.padded, t.out, tile_of(config)
     weights = t.sums.op.input_tensors[1]
     planes = s.cache_read(t.data, "shared", [padded]) if config["planes"].val == "shared" else None
@@ -126,7 +125,7 @@ def schedule(of: Images, config: Config, s: ScheduleHandle, t: Tensors) -> None:
 
 
 def _read_bias_once(of: Images, config: Config, s: ScheduleHandle, t: Tensors, sums: Tensor, thread: IterVar) -> None:
-    """Let a thread read its biases first, if it holds them or its sums start at several neighbours."""
+    """Let a thread read its biases first if it keeps them in registers, or if its sums start at several neighbours."""
     together = gcd(config["tile_c" if of.layout == "NHWC" else "tile_f"].size[-1], widest_vector(of.dtype))
     if when(config) == HELD:
         read_once(s, t, (t.out, t.finished or t.out), (t.out, thread), together)
@@ -137,10 +136,10 @@ def _read_bias_once(of: Images, config: Config, s: ScheduleHandle, t: Tensors, s
 def _order_terms(
     of: Images, tile: Tile, s: ScheduleHandle, sums: Tensor, by_rows: bool
 ) -> tuple[IterVar | None, IterVar]:
-    """Order the loops over the terms of a thread's sums, within those over its rows of results or around them.
+    """Order the loops over the terms of a thread's sums, inside or outside the loops over its rows of results.
 
-    Returns the loop in which a part of the window is loaded, None if all of it is loaded before them, and the innermost
-    loop over terms, in which weights are read.
+    Returns two loops. Parts of the window are loaded in the first; it is None if the whole window is loaded before.
+    Weights are read in the second, the innermost loop over terms.
     """
     *channels, ry, rx = sums.op.reduce_axis
     if tile.window.slides:
@@ -166,7 +165,7 @@ def _order_terms(
 
 
 def _order_terms_of_row(s: ScheduleHandle, sums: Tensor, tile: Tile) -> tuple[IterVar | None, IterVar]:
-    """Order the loops over the terms of one row of a thread's results; returns the same as `_order_terms`."""
+    """Order the loops over the terms of one row of a thread's results; returns loops as `_order_terms` does."""
     ry, rx = sums.op.reduce_axis
     s[sums].reorder(ry, rx, *sums.op.axis)
     if tile.window is Window.ALL:
@@ -176,7 +175,7 @@ def _order_terms_of_row(s: ScheduleHandle, sums: Tensor, tile: Tile) -> tuple[It
 
 
 def _weights_of(of: Images, config: Config) -> Weights:
-    """Return the source of a thread's weights: memory if no block of a GPU has room for the weights of its filters."""
+    """Return the source of a thread's weights: global memory if they exceed the shared memory of a block."""
     held = weights_of(of, tile_of(config))
     whole = held is Weights.SHARED and of.layout == "NCHW"
     fits = fits_shared(of, _turned(of, config) * config["tile_f"].size[-1], SHARED.most)
@@ -184,19 +183,20 @@ def _weights_of(of: Images, config: Config) -> Weights:
 
 
 def _turned(of: Images, config: Config) -> int:
-    """Return the number of weights that a block turns: in NHWC all, in NCHW the weights of one filter of each group."""
+    """Return the number of weights that a block transposes: in NHWC all, in NCHW the weights of one filter of each
+    group."""
     block: int = prod(config["tile_c"].size[1:])
     return prod(of.kernel) * of.per_group * block
 
 
 def _together(of: Images, config: Config) -> int:
-    """How many neighbours of whole planes can be fetched at once."""
+    """Return the number of neighbours per load when a block fetches whole planes."""
     elements = prod(config["tile_c"].size[1:]) * prod(of.shape[2:])
     return gcd(elements, widest_vector(of.dtype)) if of.groups % prod(config["tile_c"].size[1:]) == 0 else 1
 
 
 def _channels_at_once(of: Images, tile: Tile) -> int:
-    """How many channels of a sum are written out one after another."""
+    """Return the number of channels of a sum over which loops are unrolled."""
     steps = tile.steps(of)
     return next(n for n in (4, 2, 1) if of.per_group % n == 0 and (n == 1 or n * steps <= STEPS // 3))
 
@@ -209,9 +209,10 @@ def _share_weights(
     place: tuple[Tensor, IterVar],
     at: IterVar,
 ) -> None:
-    """Have a block turn its weights in shared memory, from which a thread reads the weights of its filters at once.
+    """Have a block transpose its weights in shared memory, so that a thread reads the weights of its filters in one
+    load.
 
-    They are turned at `place`, all of them or a row of the window at a time.
+    They are transposed at `place`, all of them or a row of the window at a time.
     """
     weights, turned, sums = tensors
     mine = s.cache_read(turned, "local", [sums])
@@ -253,8 +254,8 @@ def _stored_together(of: Images, config: Config) -> int:
 def finishes_tiles(of: Images, config: Config) -> bool:
     """Whether the activations of a tile are computed before its first store.
 
-    If a row's end is tested between two stores, activations between them would keep the stores from being joined.
-    Results of 16 bits are converted between the stores in any case.
+    If the end of a row is tested between two stores, an activation between them would prevent the compiler from merging
+    the stores. Results of 16 bits are converted between the stores in any case.
     """
     _, threads, own = config["tile_x"].size
     parted = of.places[1] % (threads * own) > 0 and _stored_together(of, config) < own
@@ -264,7 +265,8 @@ def finishes_tiles(of: Images, config: Config) -> bool:
 def _tile(of: Images, config: Config, s: ScheduleHandle, out: Tensor) -> tuple[IterVar, IterVar, IterVar, IterVar]:
     """Split and bind the loops over results.
 
-    Returns the innermost loops of blocks and of threads, a thread's loop around a row, and its innermost loop.
+    Returns the innermost loop over blocks, the innermost loop over threads, a thread's loop over its rows, and its
+    innermost loop.
     """
     last = of.layout == "NHWC"
     n, y, x, f = out.op.axis if last else (out.op.axis[0], *out.op.axis[2:], out.op.axis[1])
@@ -288,7 +290,7 @@ def _tile(of: Images, config: Config, s: ScheduleHandle, out: Tensor) -> tuple[I
 
 
 def computes(of: Images, machine: Machine) -> bool:
-    """Return whether channels are last or few: with many channels, tiles in shared memory are faster than windows."""
+    """Return whether channels are last, or few per sum. With many channels, tiles in shared memory are faster."""
     if getattr(of, "weights", "OIHW") == "OHWI":
         return False
     few = of.per_group <= _CHANNELS and (of.per_group == 1 or Window.NONE not in windows(of))
@@ -328,9 +330,9 @@ ON_GPU: ScheduleStrategy[Any] = ScheduleStrategy(
 def direct_beside(
     competitor: ScheduleStrategy[Any], known: Callable[[Any, Machine], float] = unknown
 ) -> ScheduleStrategy[Any]:
-    """Return the direct strategy with a cost for the workloads that a competitor covers.
+    """Return the direct strategy, with a cost for workloads that a competitor covers as well.
 
-    The cost is `known` if that is finite, else the cycles that the model of the direct strategy counts.
+    The cost is `known` if it is finite, else the cycles by the model of the direct strategy.
     """
 
     @lru_cache(maxsize=64)

@@ -1,7 +1,7 @@
 """The tiles of the direct strategy, ranked by their cycles.
 
-The model counts the cycles in which a multiprocessor issues instructions and its L1 cache moves data. It also counts
-the bytes that the GPU must move. A kernel takes the longest of them, and the time in which a thread begins and ends.
+The model counts three times: of issuing instructions, of moving data through the L1 cache, and of moving bytes from the
+L2 cache and memory. A kernel takes the longest of the three, plus the time to start and end a thread.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ from .thread_tiles import (
 )
 
 _LOADS_IN_FLIGHT = 16
-"""Loads that a thread has in flight."""
+"""The number of loads that a thread has in flight."""
 _SPARE = 24
-"""The part of `REGISTERS` that default tiles leave free: larger windows spill, and ptxas needs 10 s or more for
+"""The number of `REGISTERS` that default tiles leave free. Larger windows spill, and ptxas takes 10 s or more for
 them."""
 _ROW_REGISTERS = 168
 """The most registers of a tile that does not hold its whole window: all its values are live at the same time."""
@@ -85,7 +85,7 @@ def wanted(tile: Tile, block: tuple[int, int, int]) -> dict[str, Any]:
 
 
 def candidates(of: Images) -> Iterator[tuple[Tile, tuple[int, int, int]]]:
-    """Tiles of a thread, and threads of a block over channels, rows and columns."""
+    """Yield tiles of a thread with the threads of a block over channels, rows and columns."""
     last = of.layout == "NHWC"
     grouped = last and of.groups < of.shape[1] and widest(of) > 1
     rows, columns = of.places
@@ -115,7 +115,8 @@ def candidates(of: Images) -> Iterator[tuple[Tile, tuple[int, int, int]]]:
 
 
 def _has_room(of: Images, tile: Tile, threads: int) -> bool:
-    """Return whether shared memory holds the weights of a block with `threads` over channels, if they lie there."""
+    """Return whether shared memory has room for the weights of a block with `threads` over channels, if they are kept
+    there."""
     if weights_of(of, tile) is not Weights.SHARED:
         return True
     weights = tile.channels * prod(of.kernel) * of.per_group * threads
@@ -126,7 +127,8 @@ def _has_room(of: Images, tile: Tile, threads: int) -> bool:
 
 
 def blocks(of: Images, tile: Tile) -> Iterator[tuple[int, int, int]]:
-    """Blocks of 64 to 256 threads, as wide as the results are."""
+    """Yield a block's threads over channels, rows and columns: about 64 to 384 in all, and no more than there are
+    results."""
     rows, columns = (-(-n // t) for n, t in zip(of.places, (tile.rows, tile.columns), strict=True))
     if of.layout == "NHWC":
         channels = max(even_threads(of.filters, tile.channels))
@@ -149,7 +151,7 @@ def blocks(of: Images, tile: Tile) -> Iterator[tuple[int, int, int]]:
 
 
 def cycles(of: Images, tile: Tile, block: tuple[int, int, int], machine: Machine = REFERENCE) -> float:
-    """Return how long the kernel takes, in cycles of a multiprocessor."""
+    """Return the time of the kernel, in cycles of a multiprocessor."""
     threads, size, at = prod(block), BYTES[of.dtype], _quantities(of, machine)
     warps = ceil(threads / machine.hardware.warp)
     each = ceil(_blocks_of_grid(of, tile, block) / machine.multiprocessors)
@@ -179,7 +181,7 @@ def _quantities(of: Images, machine: Machine) -> Quantities:
 
 
 def _rounds(of: Images, tile: Tile) -> int:
-    """Return how often a thread waits for loads before it asks for the next ones."""
+    """Return how many times a thread waits for its loads before it issues the next ones."""
     if tile.window.slides:
         return of.seen_along(0, tile.rows) if tile.window is Window.ROLLED else 1
     together = 1 if tile.shares_groups(of) else of.per_group
@@ -233,7 +235,7 @@ def _work(of: Images, tile: Tile, block: tuple[int, int, int], at: Quantities) -
 
 
 def _resident(of: Images, tile: Tile, warps: int, machine: Machine) -> int:
-    """Return how many blocks a multiprocessor runs at a time."""
+    """Return the number of resident blocks per multiprocessor."""
     window = tile.registers(of) - tile.results()
     held = prod(of.kernel) * tile.channels * BYTES[of.dtype] / 4 if weights_of(of, tile) is Weights.REGISTERS else 0
     most = machine.hardware.registers_per_thread

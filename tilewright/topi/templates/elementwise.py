@@ -1,7 +1,7 @@
-"""Schedules of operators whose results are each computed by one thread: transposed convolutions and pooling.
+"""Schedules with one thread per result, or a few results per thread: transposed convolutions and pooling.
 
-All results stand in one row, cut into blocks of threads; a thread has a few neighbours and, if channels share inputs, a
-few channels. On a CPU, rows run on all processors and neighbours in vectors.
+The results are fused into one loop, which is split into blocks of threads. A thread computes a few neighbours and, if
+channels share inputs, a few channels. On a CPU, rows run on all processors, and neighbours in vectors.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from .strategy import ScheduleStrategy, SharedModel
 from .tensors import Tensors
 
 _LANES = (4, 8, 16, 32)
-"""Lengths of vectors of neighbours, for any number of results: the remainder is computed element by element."""
+"""Lanes per vector for any number of results: the remainder is computed element by element."""
 _WHOLE_ROW = 64
-"""The greatest length of a vector that divides a row."""
+"""The most lanes of a vector that divides a row."""
 
 
 def space(of: Images) -> Space:
-    """The knobs: a block's threads, a thread's neighbours and channels, and how far loops are written out."""
+    """The knobs: a block's threads, a thread's neighbours and channels, and the depth of unrolling."""
     row = of.out_shape[-1]
     filters = [[-1, n] for n in (1, 2, 4, 8, 16) if of.shared_filters % n == 0]
     return Space(
@@ -41,7 +41,7 @@ def space(of: Images) -> Space:
 
 
 def schedule(of: Images, config: Config, s: ScheduleHandle, t: Tensors) -> None:
-    """Sums in registers; blocks of threads over all results."""
+    """Keep sums in registers, and distribute all results over blocks of threads."""
     out, sums = t.out, t.in_registers(s)
     outer, inner = _tiles(of, config, s, out)
     flat = s[out].fuse(*outer)
@@ -55,7 +55,7 @@ def schedule(of: Images, config: Config, s: ScheduleHandle, t: Tensors) -> None:
 
 
 def _tiles(of: Images, config: Config, s: ScheduleHandle, out: Any) -> tuple[list[IterVar], list[IterVar]]:
-    """Split the loops over results: loops of the grid, and loops of a thread."""
+    """Split the loops over results into loops of the grid and loops of a thread."""
     axes = list(out.op.axis)
     inner = []
     if of.layout == "NCHW":
@@ -68,12 +68,12 @@ def _tiles(of: Images, config: Config, s: ScheduleHandle, out: Any) -> tuple[lis
 
 
 def default_choices(of: Images, machine: Machine) -> dict[str, Any]:
-    """One result per thread, or some channels if they share inputs."""
+    """Choose one result per thread, or several channels if they share inputs."""
     return {"threads": 128, "tile_x": [1], "tile_f": [min(8, of.shared_filters)], "auto_unroll_max_step": 64}
 
 
 def cpu_space(of: Images) -> Space:
-    """The knobs: neighbours in a vector, and channels whose sums are computed together."""
+    """The knobs: neighbours per vector, and channels computed together."""
     row = of.out_shape[-1]
     fit = {n for n in _LANES if n <= row} | {_largest_part(row)}
     lanes = [[-1, n] for n in sorted(fit)]
@@ -87,7 +87,7 @@ def cpu_space(of: Images) -> Space:
 
 
 def cpu_schedule(of: Images, config: Config, s: ScheduleHandle, t: Tensors) -> None:
-    """Sums in registers; rows on all processors, neighbours in vectors."""
+    """Keep sums in registers; compute rows on all processors, and neighbours in vectors."""
     out, sums = t.out, t.in_registers(s)
     outer, inner = _tiles(of, config, s, out)
     s[out].vectorize(inner[-1])
@@ -110,7 +110,7 @@ def cpu_default_choices(of: Images, machine: VectorRegisters) -> dict[str, Any]:
 
 
 def _largest_part(row: int) -> int:
-    """Return the longest vector that divides a row; 16 lanes if no vector of at least four does."""
+    """Return the lanes of the longest vector that divides a row; 16 if no vector of at least four lanes does."""
     return next((n for n in range(min(row, _WHOLE_ROW), 0, -1) if row % n == 0 and (n >= _LANES[0] or n == row)), 16)
 
 

@@ -29,8 +29,10 @@ def _gelu(v: Any) -> Any:
     return v * 0.5 * (_erf(v * math.sqrt(0.5)) + 1.0)
 
 
-_SINGLE_REACH, _REACH = 7.0, 5.5
-"""The arguments beyond which the normal distribution is 0 or 1 for sums in float32, and for a result of 16 bits."""
+_SINGLE_REACH = 7.0
+"""The argument beyond which the normal distribution counts as 0 or 1 for float32 results."""
+_REACH = 5.5
+"""The argument beyond which the normal distribution counts as 0 or 1 for 16-bit results."""
 _SINGLE_TAIL = (
     *(0.9999989271, 1.1511235237, 4.5910972357e-01, 5.2733056247e-02, -7.3601049371e-03),
     *(3.4275752841e-04, 1.0693146032e-04, -2.3605945898e-05, 1.5756340872e-06),
@@ -38,13 +40,15 @@ _SINGLE_TAIL = (
 _TAIL = (1.0004810, 1.1466484, 4.6988407e-01, 4.2733780e-02, -3.5828900e-03)
 """The negative binary logarithm of the normal distribution at -v, as a polynomial of v, the lowest term first.
 
-A minimax fit of v * distribution for v from 0 to 5.5. An error counts relative to 1e-5 + 2**-12 * |value|; for float32,
-to 1e-8 + 2**-24 * |value|. The float32 fit grows up to 7, so that the rest of the distribution is below 1e-9.
+A minimax fit of v * distribution for v from 0 to 5.5. Errors are weighted by 1 / (1e-5 + 2**-12 * |value|); for
+float32, by 1 / (1e-8 + 2**-24 * |value|). The float32 fit extends to 7, so that the tail of the distribution is below
+1e-9.
 """
 
 
 def _gelu_by(tail: tuple[float, ...], reach: float, v: Any) -> Any:
-    """max(v, 0) - |v| * distribution(-|v|): fewer instructions than with erf, and no cancellation if v < 0."""
+    """max(v, 0) - |v| * distribution(-|v|), which takes fewer instructions than erf and has no cancellation for v <
+    0."""
     size = minimum(absolute(v), reach)
     power: Any = -tail[-1]
     for factor in reversed(tail[:-1]):
@@ -70,7 +74,7 @@ def _between(v: Any, low: float, high: float) -> Any:
 
 
 def _elu(v: Any) -> Any:
-    """v, or exp(v) - 1 if v <= 0, as 2t / (1 - t) with t = tanh(v / 2): no cancellation near zero."""
+    """v if v > 0, else exp(v) - 1, as `2t / (1 - t)` with `t = tanh(v / 2)`: no cancellation near zero."""
     part = _tanh(v * 0.5)
     return select(v > 0.0, v, part * 2.0 / (1.0 - part))
 
@@ -101,7 +105,7 @@ ACTIVATIONS: Mapping[str, Expression] = {
     "hardtanh": lambda v: _between(v, -1.0, 1.0),
     "softplus": _softplus,
 }
-"""Activations by name, as PyTorch defines them, on values of the type in which sums are accumulated."""
+"""Activations by name, as PyTorch defines them. Their values have the type of the sums."""
 NARROW: Mapping[str, Expression] = {"gelu": lambda v: _gelu_by(_TAIL, _REACH, v)}
 """Cheaper forms of activations, for float32 sums that are stored in 16 bits.
 
@@ -111,7 +115,7 @@ the matrix product of a layer with few channels.
 
 
 def _within(grad: Any, v: Any, low: float, high: float) -> Any:
-    """The gradient between two bounds, and zero at them and beyond."""
+    """The gradient `grad` if v lies between two bounds, and zero at the bounds and beyond."""
     return select(v <= low, 0.0, select(v >= high, 0.0, grad))
 
 
@@ -121,7 +125,7 @@ def _silu_gradient(grad: Any, v: Any) -> Any:
 
 
 def _gelu_gradient(grad: Any, v: Any) -> Any:
-    """The normal distribution at v, and v times its density."""
+    """The derivative of GELU: the normal distribution at v, plus v times the density."""
     below = 0.5 * (1.0 + _erf(v * math.sqrt(0.5)))
     density = _exp(v * v * -0.5) * (1 / math.sqrt(2 * math.pi))
     return grad * (below + v * density)
@@ -169,16 +173,16 @@ GRADIENTS: Mapping[str, Callable[[Any, Any], Any]] = {
     "hardtanh_gradient": lambda grad, v: _within(grad, v, -1.0, 1.0),
     "softplus_gradient": lambda grad, v: select(v > 20.0, grad, grad * _sigmoid(v)),
 }
-"""Backward steps of `ACTIVATIONS`: functions of the gradient of a result, and of the sum before the activation.
+"""Backward steps of `ACTIVATIONS`: functions of the gradient of a result and of the sum before the activation.
 
-They return the gradient of that sum. The gradient of the result takes the place of the residual. Bounds, and the values
-at bounds, are PyTorch's.
+They return the gradient of the sum. The epilogue passes the gradient of the result as the residual. Bounds, and the
+values at bounds, are PyTorch's.
 """
 
 
 @dataclass(frozen=True)
 class BackwardStep:
-    """The backward step of a user-defined activation: the gradient of its result times its derivative."""
+    """The backward step of a user-defined activation: the gradient of the result times the activation's derivative."""
 
     activation: Expression
 
@@ -212,15 +216,15 @@ class Epilogue:
             )
 
     def placeholders(self, shape: tuple[int, ...], channels: int, dtype: str) -> tuple[Tensor, ...]:
-        """Return fresh tensors for its addends: bias, then residual."""
+        """Return fresh tensors for the bias and the residual, if they are added."""
         bias = (placeholder((channels,), dtype, "bias"),) if self.bias else ()
         return bias + ((placeholder(shape, dtype, "residual"),) if self.residual else ())
 
     def expression(self, extras: tuple[Tensor, ...], channel: int | None, result: str = "float32") -> Expression:
-        """Return the function `(sum, *indices)` that computes it from `extras`.
+        """Return the epilogue as a function of `(sum, *indices)` that reads the tensors `extras`.
 
-        `channel` is the axis of channels, None if there is one channel and no axis; `result` is the type that the value
-        will be converted to.
+        `channel` is the axis of channels; None if there is one channel and no axis. `result` is the type to which the
+        value is converted afterwards.
         """
 
         def computed(v: Any, *indices: Any) -> Any:
@@ -247,7 +251,7 @@ NO_EPILOGUE = Epilogue()
 
 
 def _placed(sums: Tensor, indices: tuple[Any, ...]) -> Any:
-    """A sum at some indices; for a contraction its input, so that results read the contraction itself."""
+    """Return a sum at some indices. For a contraction in the result's order, this reads the contraction itself."""
     if sums.op.tag != "contraction":
         return sums(*indices)
     return substitute(sums.op.body[0], {axis.var: as_expr(i) for axis, i in zip(sums.op.axis, indices, strict=True)})
@@ -260,10 +264,10 @@ def finish(
     shape: tuple[int, ...] | None = None,
     name: str = "result",
 ) -> Tensor:
-    """Return the result: every sum through the expression and converted to `dtype`.
+    """Return the tensor of results: the expression of every sum, converted to `dtype`.
 
-    `name` is the result's. If there is nothing to do, it is `sums` itself. There may be more sums than results, which
-    have the `shape`.
+    `name` is the tensor's name. If there is nothing to compute, the result is `sums` itself. There may be more sums
+    than results, which have the given `shape`.
     """
     within = shape is None or tuple(str(e) for e in sums.shape) == tuple(map(str, shape))
     if expression is None and sums.dtype == dtype and within:

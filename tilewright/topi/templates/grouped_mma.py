@@ -1,9 +1,9 @@
-"""Convolutions in small groups by matrix instructions: several groups make the block-diagonal matrix of one.
+"""Convolutions in small groups by matrix instructions: several groups form one block-diagonal matrix.
 
 A matrix instruction multiplies 16 terms, more than the channels of a small group. So the filters of neighbouring groups
-are packed: their weights of one tap are a matrix of 16 filters by 16 channels, which is zero if a filter and a channel
-belong to different groups. Matrix units outweigh the zeros. A tile of the image lies in shared memory with its channels
-last, for any layout in memory: at each tap, a matrix is read from there, moved by that tap.
+are packed. The weights of one tap are a matrix of 16 filters by 16 channels, with zeros for pairs of different groups.
+Matrix units are fast enough to make up for the zeros. A tile of the image lies in shared memory with channels last, for
+any layout in memory. Each tap reads a matrix from there, shifted by that tap.
 """
 
 from __future__ import annotations
@@ -42,13 +42,15 @@ _LINE = 24
 """Elements from one place of the image to the next in shared memory: 16 channels, and a padding against bank
 conflicts."""
 NEEDS = Needs(atoms=HALVES, layouts=("NCHW", "NHWC"), group_channels=(2, 4, 8, 16))
-_WARPS, _PRODUCTS = 14, 28
-"""Warps of a block, and matrix instructions whose sums a warp holds, at most."""
+_MOST_WARPS = 14
+"""The most warps per block."""
+_MOST_PRODUCTS = 28
+"""The most matrix instructions that hold sums in a warp's registers."""
 
 
 @dataclass(frozen=True)
 class GroupBlock(EightsTile):
-    """The tile of a block, of one pack of filters: by warps, rows and eights of columns, and of each warp its own."""
+    """The tile of a block for one pack of filters, in rows and groups of eight columns: over warps, and per warp."""
 
     KNOBS: ClassVar = {"tile_y": ("down", "rows"), "tile_x": ("across", "eights")}
     OTHERS: ClassVar = {"vector": 8, "resident": 1}
@@ -60,16 +62,16 @@ class GroupBlock(EightsTile):
 
     @property
     def warps(self) -> int:
-        """How many warps it has."""
+        """The number of warps."""
         return self.down * self.across
 
     @property
     def products(self) -> int:
-        """How many matrix instructions a warp's sums take."""
+        """The number of matrix instructions that a warp's sums take."""
         return self.rows * self.eights
 
     def seen(self, of: Conv2dLayer) -> tuple[int, int]:
-        """Rows and columns of the padded image that it sees."""
+        """The rows and columns of the padded image that it reads."""
         return of.seen(self.down * self.rows, self.across * self.eights * EIGHT)
 
     def shared(self, of: Conv2dLayer) -> int:
@@ -77,13 +79,15 @@ class GroupBlock(EightsTile):
         return 2 * _LINE * (prod(self.seen(of)) + prod(of.kernel) * _PACK)
 
     def is_possible(self, of: Conv2dLayer) -> bool:
-        """Whether it fits the hardware, and is not mostly outside of the image."""
+        """Whether it fits the hardware and lies mostly inside the image."""
         fits = self.shared(of) <= SHARED.capacity
         whole = of.layout == "NCHW" or self.products % 2 == 0  # places are the rows of a matrix instruction, 16 of them
-        return whole and self.products <= _PRODUCTS and self.warps <= _WARPS and fits and not self.is_outside(of)
+        return (
+            whole and self.products <= _MOST_PRODUCTS and self.warps <= _MOST_WARPS and fits and not self.is_outside(of)
+        )
 
     def blocks(self, of: Conv2dLayer) -> int:
-        """How many blocks the grid has."""
+        """The number of blocks in the grid."""
         return of.shape[0] * of.shape[1] // _PACK * self.tiles_of(of)
 
     def cycles(self, of: Conv2dLayer, machine: Machine) -> float:
@@ -103,7 +107,7 @@ class GroupBlock(EightsTile):
 @lru_cache(maxsize=64)
 def blocks(of: Conv2dLayer) -> tuple[GroupBlock, ...]:
     """Return all blocks that are possible."""
-    wide = sorted({c for c in (1, 2, 4, 7) if c <= eights_of(of)} | {min(eights_of(of), _PRODUCTS)})
+    wide = sorted({c for c in (1, 2, 4, 7) if c <= eights_of(of)} | {min(eights_of(of), _MOST_PRODUCTS)})
     tall = [r for r in (1, 2, 4, 7, 8) if r <= of.places[0]]
     made = (GroupBlock(*each) for each in product((1, 2, 4, 7, 8, 14), tall, (1, 2, 4), wide))
     return tuple(block for block in made if block.is_possible(of))
@@ -112,9 +116,9 @@ def blocks(of: Conv2dLayer) -> tuple[GroupBlock, ...]:
 def space(of: Conv2dLayer) -> Space:
     """The knobs.
 
-    `tile_y`: rows of results, over blocks, warps and a warp's own; `tile_x`: the same of columns, by eights. `vector`:
-    channels of the image that a thread copies at once. `resident`: blocks that the compiler makes room for on a
-    multiprocessor.
+    `tile_y`: rows of results, over blocks, warps and a warp's own; `tile_x`: the same for groups of eight columns.
+    `vector`: channels of the image that a thread copies at once. `resident`: the blocks per multiprocessor for which
+    the compiler limits registers.
     """
     extents = {"tile_y": of.places[0], "tile_x": eights_of(of)}
     others = value_knob("vector", [4, 8]), value_knob("resident", [1, 2, 3, 4, 5, 6])
@@ -122,7 +126,7 @@ def space(of: Conv2dLayer) -> Space:
 
 
 def declare(of: Conv2dLayer, data: Tensor, weights: Tensor, bias: Tensor | None = None) -> Tensor:
-    """Declare the packed weights, the padded image, and the products, which start at a bias."""
+    """Declare the packed weights, the padded image, and the products, which start at the bias if there is one."""
     (images, channels, _, _), (kh, kw) = of.shape, of.kernel
     group = channels // of.groups
     packs, rows, eights, zero = channels // _PACK, of.places[0], eights_of(of), const(0.0, of.dtype)
@@ -154,12 +158,13 @@ def declare(of: Conv2dLayer, data: Tensor, weights: Tensor, bias: Tensor | None 
 
 
 def _inner(of: Conv2dLayer, filters: Any, columns: Any) -> tuple[Any, Any]:
-    """Filters and columns of a tile in the order of the results in memory (and back)."""
+    """Put filters and columns of a tile in the order of the results in memory, or back."""
     return (columns, filters) if of.layout == "NHWC" else (filters, columns)
 
 
 def schedule(of: Conv2dLayer, config: Config, s: ScheduleHandle, t: Tensors) -> None:
-    """Tile the results over blocks and warps; image and weights in shared memory, sums in the registers of warps."""
+    """Tile the results over blocks and warps, with image and weights in shared memory and sums in the registers of
+    warps."""
     out = t.out
     (products,) = t.sums.op.input_tensors
     taps, image = inputs_named(products, "taps", "image")

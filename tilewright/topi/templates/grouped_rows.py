@@ -1,15 +1,15 @@
 """Convolutions in small groups by matrix instructions over pairs of rows: few terms of an instruction are zeros.
 
-Eight channels, of one group or of several, and two neighbouring rows of the image are the 16 terms of a matrix
-instruction; the same eight filters in two neighbouring rows of results are its 16 rows. For a window of
-three rows, a pair of result rows reads four image rows: two instructions per column instead of three. The weights of a
-pair are a band: the weights of the second row stand one row further. In NCHW, each thread loads some columns of eight
-channels and stores them transposed, so that loads are vectors too.
+The 16 terms of a matrix instruction are eight channels, of one group or several, in two neighbouring rows of the image.
+Its 16 rows are eight filters in two neighbouring rows of results. For a window of three rows, a pair of result rows
+reads four image rows: two instructions per column instead of three. The weights of a pair form a band: the weights of
+the second row are shifted by one row. In NCHW, each thread loads some columns of eight channels and stores them
+transposed, so that its loads are vectors, too.
 
-The model counts lines of 128 bytes and the latencies of a warp alone. The L1 cache and shared memory move one line per
-cycle. The model was fitted to 460 kernels of two layers, and is off by 14 % in the mean. The block that it ranks first
-takes 1.00 to 1.07 times as long as the fastest measured one. For the larger of the two layers, in NHWC, that block
-takes 1.24 times as long.
+The model counts lines of 128 bytes, and the latencies of a single warp. The L1 cache and shared memory move one line
+per cycle. The model was fitted to 460 kernels of two layers, and is off by 14 % in the mean. The block that it ranks
+first takes 1.00 to 1.07 times as long as the fastest measured one. For the larger of the two layers, in NHWC, that
+block takes 1.24 times as long.
 """
 
 from __future__ import annotations
@@ -44,15 +44,18 @@ from .tensors import Tensors, inputs_named
 from .tile_model import EIGHT, EightsTile, TileModel, by_cycles, eights_of
 
 PLANES = 64
-"""Elements of two bytes in all banks of shared memory: planes of results begin at a multiple of this number, and a few
-further."""
-_WARPS, _PRODUCTS = 16, 16
-"""The most warps of a block, and matrix instructions of a warp."""
+"""The number of two-byte elements across all banks of shared memory. Planes of results begin a few elements after a
+multiple of this number."""
+_MOST_WARPS = 16
+"""The most warps per block."""
+_MOST_PRODUCTS = 16
+"""The most matrix instructions per warp."""
 
 
 @dataclass(frozen=True)
 class RowPairBlock(EightsTile):
-    """The work of a block, by warps: eights of channels, pairs of rows, eights of columns; and the work of each warp.
+    """The work of a block in groups of eight channels, pairs of rows and groups of eight columns: over warps, and per
+    warp.
 
     A lane stores `vector` results at a time to memory. If results are `staged`, it stores two at a time to shared
     memory. In NCHW, a thread loads `turn` columns at a time.
@@ -77,17 +80,17 @@ class RowPairBlock(EightsTile):
 
     @property
     def warps(self) -> int:
-        """How many warps it has."""
+        """The number of warps."""
         return self.units * self.down * self.across
 
     @property
     def products(self) -> int:
-        """How many matrix instructions a warp's sums take."""
+        """The number of matrix instructions that a warp's sums take."""
         return self.rows * self.eights
 
     @property
     def run(self) -> int:
-        """Neighbouring columns of a lane, in eights."""
+        """The neighbouring columns of a lane, in groups of eight."""
         return self.vector // 2
 
     @property
@@ -96,7 +99,7 @@ class RowPairBlock(EightsTile):
         return self.units * EIGHT, 2 * self.down * self.rows, self.across * self.eights * EIGHT
 
     def seen(self, of: Conv2dLayer) -> tuple[int, int]:
-        """Rows and columns of the padded image that it sees."""
+        """The rows and columns of the padded image that it reads."""
         _, rows, columns = self.tile
         high = (rows - 2) * of.stride[0] + 2 * pairs_of(of)
         return high, rounded(ahead_of(of, self) + (columns - 1) * of.stride[1] + of.covered[1], self.turn)
@@ -112,7 +115,7 @@ class RowPairBlock(EightsTile):
         return 2 * max(line * prod(self.seen(of)) + taps_of(of) * channels * EIGHT, self.staged * results)
 
     def is_possible(self, of: Conv2dLayer) -> bool:
-        """Whether it fits the hardware, and is not mostly outside of the image."""
+        """Whether it fits the hardware and lies mostly inside the image."""
         rows, eights = of.places[0], eights_of(of)
         even = self.eights % self.run == 0 if of.layout == "NCHW" else self.products % 2 == 0  # 16 places
         fits = self.shared(of) <= SHARED.capacity
@@ -120,11 +123,11 @@ class RowPairBlock(EightsTile):
         if self.staged and of.layout == "NCHW":  # A tile of staged results has no more than there are.
             narrow |= self.tile[1] > rows or self.vector > 2 or of.places[1] < EIGHT
             even &= 4 * self.products % stored_together(of) == 0  # all threads store in all rounds
-        few = self.products <= _PRODUCTS and self.warps <= _WARPS
+        few = self.products <= _MOST_PRODUCTS and self.warps <= _MOST_WARPS
         return even and fits and few and not self.is_outside(of) and not narrow
 
     def blocks(self, of: Conv2dLayer) -> int:
-        """How many blocks the grid has."""
+        """The number of blocks in the grid."""
         return of.shape[0] * of.shape[1] // self.tile[0] * self.tiles_of(of)
 
     def moved(self, of: Conv2dLayer, at: Quantities) -> float:
@@ -168,17 +171,17 @@ def pairs_of(of: Conv2dLayer) -> int:
 
 
 def taps_of(of: Conv2dLayer) -> int:
-    """Return how many matrices of eight by eight weights there are, zeros above and below the window included."""
+    """Return the number of matrices of eight by eight weights, including zeros above and below the window."""
     return of.kernel[1] * (2 * pairs_of(of) + of.stride[0])
 
 
 def ahead_of(of: Conv2dLayer, block: RowPairBlock) -> int:
-    """Return the zeros on the left of a row: whole vectors of columns then lie in the border or in the image."""
+    """Return the zeros to the left of a row, so that each vector lies wholly in the border or wholly in the image."""
     return rounded(of.padding[1], block.turn)
 
 
 def stored_together(of: Conv2dLayer) -> int:
-    """Return how many results a thread stores at once from shared memory."""
+    """Return the number of results that a thread stores at once from shared memory."""
     return EIGHT if of.layout == "NHWC" else (_divisors(of.places[1]) or [1])[0]
 
 
@@ -205,10 +208,11 @@ def blocks(of: Conv2dLayer) -> tuple[RowPairBlock, ...]:
 def space(of: Conv2dLayer) -> Space:
     """The knobs.
 
-    `tile_y`: pairs of rows of results, over blocks, warps and a warp's own; `tile_x`: the same of columns, by eights.
-    `units`: eights of channels of a block. `vector`: neighbouring results that a lane stores at once. `turn`: columns
-    of the image that a thread loads at once. `store`: how results get to memory, right from the registers or through
-    shared memory. `resident`: blocks that the compiler makes room for on a multiprocessor.
+    `tile_y`: pairs of rows of results, over blocks, warps and a warp's own; `tile_x`: the same for groups of eight
+    columns. `units`: groups of eight channels per block. `vector`: neighbouring results that a lane stores at once.
+    `turn`: columns of the image that a thread loads at once. `store`: whether results are stored straight from
+    registers or through shared memory. `resident`: the blocks per multiprocessor for which the compiler limits
+    registers.
     """
     extents = {"tile_y": -(-of.places[0] // 2), "tile_x": eights_of(of)}
     resident = value_knob("resident", [1, 2, 3, 4, 5, 6])
@@ -216,7 +220,8 @@ def space(of: Conv2dLayer) -> Space:
 
 
 def declare(of: Conv2dLayer, data: Tensor, weights: Tensor, config: Config, bias: Tensor | None = None) -> Tensor:
-    """Declare the weights, the padded image, and the products over whole tiles, which start at a bias."""
+    """Declare the weights, the padded image, and the products over whole tiles, which start at the bias if there is
+    one."""
     block, (sy, sx), (dy, dx) = RowPairBlock.of(config), of.stride, of.dilation
     _, rows, columns = block.tile
     pairs, spans = rounded(of.places[0], rows) // 2, rounded(of.places[1], columns) // (block.run * EIGHT)
@@ -258,15 +263,15 @@ def declare(of: Conv2dLayer, data: Tensor, weights: Tensor, config: Config, bias
 
 
 def _extents(of: Conv2dLayer, block: RowPairBlock) -> tuple[int, ...]:
-    """The extents of a tile of products: row of a pair, filter, and columns; in NHWC the columns first.
+    """Return the extents of a tile of products: rows of a pair, filters, and columns; in NHWC, columns first.
 
-    In NCHW, columns are in an order in which a lane, which holds two of each eight, holds neighbours.
+    A lane holds two columns of each group of eight. In NCHW, columns are ordered so that a lane holds neighbours.
     """
     return (EIGHT, 2, EIGHT) if of.layout == "NHWC" else (2, EIGHT, block.run, 4, 2)
 
 
 def _inner(of: Conv2dLayer, block: RowPairBlock, *inner: Any) -> tuple[Any, Any, Any]:
-    """Row of a pair, filter and column of a place in a tile of products."""
+    """Return the row of a pair, the filter and the column of an element in a tile of products."""
     if of.layout == "NHWC":
         column, second, f = inner
         return second, f, column
@@ -275,7 +280,7 @@ def _inner(of: Conv2dLayer, block: RowPairBlock, *inner: Any) -> tuple[Any, Any,
 
 
 def _outer(of: Conv2dLayer, block: RowPairBlock, second: Any, f: Any, column: Any) -> tuple[Any, ...]:
-    """The opposite of `_inner`."""
+    """Return the inverse of `_inner`."""
     if of.layout == "NHWC":
         return column, second, f
     part, lane = floormod(floordiv(column, 2), block.run), floordiv(column, block.vector)
@@ -283,7 +288,7 @@ def _outer(of: Conv2dLayer, block: RowPairBlock, second: Any, f: Any, column: An
 
 
 def _image(of: Conv2dLayer, data: Tensor, block: RowPairBlock, pairs: int, spans: int) -> Tensor:
-    """Declare the padded image with channels last; of NCHW, from columns that a thread loads together."""
+    """Declare the padded image with channels last. In NCHW, it is built from columns that a thread loads together."""
     (images, channels, height, width), (sy, sx) = of.shape, of.stride
     (top, _, _, _), ahead, turn = of.padding, ahead_of(of, block), block.turn
     held, high = block.tile[0], 2 * (pairs - 1) * sy + 2 * pairs_of(of)
@@ -306,7 +311,8 @@ def _image(of: Conv2dLayer, data: Tensor, block: RowPairBlock, pairs: int, spans
 
 
 def schedule(of: Conv2dLayer, config: Config, s: ScheduleHandle, t: Tensors) -> None:
-    """Tile the results over blocks and warps; image and weights in shared memory, sums in the registers of warps."""
+    """Tile the results over blocks and warps, with image and weights in shared memory and sums in the registers of
+    warps."""
     block, out = RowPairBlock.of(config), t.out
     (products,) = t.sums.op.input_tensors
     taps, image = inputs_named(products, "taps", "image")
@@ -325,7 +331,7 @@ def schedule(of: Conv2dLayer, config: Config, s: ScheduleHandle, t: Tensors) -> 
         inner = list(holder.op.axis[-3:])
         if of.layout == "NHWC":
             s[holder].storage_align(inner[1], 2 * EIGHT, EIGHT)
-        else:  # eight planes, to each of which four lanes store pairs
+        else:  # four lanes store pairs to each of eight planes
             s[holder].storage_align(inner[0], PLANES, EIGHT)
     warp = _over_warps(of, block, s, holder, inner)
     s[holder].bind(warp, thread_axis("threadIdx.y"))
@@ -345,7 +351,7 @@ def schedule(of: Conv2dLayer, config: Config, s: ScheduleHandle, t: Tensors) -> 
 def _over_tiles(
     of: Conv2dLayer, block: RowPairBlock, s: ScheduleHandle, out: Tensor
 ) -> tuple[IterVar, IterVar, list[IterVar]]:
-    """Split the loops of a result; returns the loops over channels and over places of blocks, and the loops within a
+    """Split the loops of a result; returns a block's loops over channels and over positions, and the loops within a
     tile."""
     n, *axes = from_layout(of.layout, tuple(out.op.axis))
     (pack, f), (y_block, y), (x_block, x) = (
@@ -394,7 +400,7 @@ def _turn(s: ScheduleHandle, image: Tensor, warps: int) -> None:
 
 
 def computes(of: Conv2dLayer, machine: Machine) -> bool:
-    """Return whether `grouped_mma` computes a workload, and a block fits."""
+    """Return whether `grouped_mma` computes the workload and some block fits the hardware."""
     return grouped_mma.computes(of, machine) and bool(blocks(of))
 
 

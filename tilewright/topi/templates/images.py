@@ -39,9 +39,10 @@ class Images(Convolution):
     groups: int
     """The number of groups: equal parts of the channels that are convolved separately."""
     backwards: bool = False
-    """Whether weights are a transposed convolution's, in PyTorch's order: channels, filters of a group, rows, columns.
+    """Whether the weights belong to a transposed convolution, in PyTorch's order: channels, filters of a group, rows,
+    columns.
 
-    With stride 1, that is this convolution with the window read from its end.
+    With stride 1, a transposed convolution is a convolution that reads the window from its end.
     """
 
     @property
@@ -51,13 +52,13 @@ class Images(Convolution):
 
     @cached_property
     def bordered(self) -> tuple[int, ...]:
-        """Rows and columns of the input with its zeros."""
+        """The rows and columns of the padded input."""
         (height, width), (top, left, below, beside) = self.shape[2:], self.padding
         return height + top + below, width + left + beside
 
     @cached_property
     def covered(self) -> tuple[int, ...]:
-        """Rows and columns from the first tap of the window to the last."""
+        """The rows and columns that the window spans, from its first tap to its last."""
         return extents(self.kernel, self.dilation)
 
     @cached_property
@@ -79,13 +80,13 @@ class Images(Convolution):
         return y * sy + ry * dy, x * sx + rx * dx
 
     def group_of(self, f: Any) -> tuple[Any, Any]:
-        """Return the group of a filter, and its place in it."""
+        """Return the group of a filter, and the filter's index in the group."""
         shared = self.shared_filters
         return (floordiv(f, shared), floormod(f, shared)) if self.groups > 1 else (0, f)
 
     @property
     def per_group(self) -> int:
-        """Channels of the input in a group."""
+        """The number of input channels per group."""
         return self.shape[1] // self.groups
 
     @property
@@ -140,16 +141,16 @@ class Images(Convolution):
 
 
 class PerChannel(Images):
-    """Images with channels that are computed by themselves: as many groups as channels."""
+    """Images with independent channels: as many groups as channels."""
 
     @property
     def filters(self) -> int:  # type: ignore[override]
-        """Channels of the result: as many as of the input."""
+        """The number of channels of the result, which is that of the input."""
         return self.shape[1]
 
     @property
     def groups(self) -> int:  # type: ignore[override]
-        """As many as channels of the input."""
+        """The number of groups, which is that of input channels."""
         return self.shape[1]
 
 
@@ -157,7 +158,7 @@ class PerChannel(Images):
 class GroupedLayer(Images):
     """A convolution in groups, or a gradient of one: the fields of the layer, then further fields.
 
-    Logs leave out trailing fields with default values: older ones do not have them.
+    Logs leave out trailing fields with default values, because older logs do not have these fields.
     """
 
     shape: tuple[int, ...]
@@ -182,7 +183,7 @@ class GroupedLayer(Images):
         further_types: tuple[str, ...] = (),
         further_layouts: tuple[str, ...] = (),
     ) -> Self:
-        """The layer of checked options; `window_of` are its kernel, stride, padding and dilation."""
+        """Return the layer of checked options; `window_of` has its kernel, stride, padding and dilation."""
         images, taps, steps, zeros, apart = checked(cls.name, layout, shape, *window_of)
         count, parts = counts_of(cls.name, images[1], filters, groups)
         return cls(images, count, taps, steps, zeros, apart, parts,
@@ -199,7 +200,8 @@ class GroupedLayer(Images):
 
 
 def counts_of(who: str, channels: int, filters: Any, groups: Any) -> tuple[int, int]:
-    """Return filters, by default the number of channels, and groups; UserError if these do not divide both."""
+    """Return the numbers of filters (by default that of channels) and groups; UserError if the groups do not divide
+    both."""
     (count,) = sizes(who, "filters", channels if filters is None else filters, 1)
     (parts,) = sizes(who, "groups", groups, 1)
     if channels % parts or count % parts:
@@ -223,10 +225,10 @@ def checked(who: str, layout: str, shape: Any, *window_of: Any) -> tuple[Pair, P
 
 
 def window(who: str, images: tuple[int, ...], kernel: Any, stride: Any, padding: Any, dilation: Any) -> Window:
-    """Kernel, stride, padding and dilation, checked.
+    """Return the checked kernel, stride, padding and dilation.
 
-    `padding`: as `core.padding.padding_of` says, or "full"; by default, the zeros of "same" at any stride. Raises
-    UserError if the window does not fit once.
+    `padding` is as in `core.padding.padding_of`, or "full"; by default, the zeros of "same" at any stride. Raises
+    UserError if the window does not fit into the padded input.
     """
     covers, steps = sizes(who, "kernel", kernel, 2), sizes(who, "stride", stride, 2)
     apart = sizes(who, "dilation", dilation, 2)

@@ -1,11 +1,12 @@
 """Dense and grouped convolutions as contractions: filters times positions (NCHW, HWCN), or positions times filters.
 
-Rows of a window begin anywhere in NCHW, so an implicit product copies single elements and tests borders for each. Data
-that lies along the depth is copied in vectors of 16 bytes instead. Two ways to lay it out, each a kernel of its own:
+In NCHW, rows of a window begin at any address, so an implicit product copies single elements and tests the border for
+each. If the data is contiguous along the depth, it is copied in vectors of 16 bytes instead. Two kernels can write such
+copies of the data first:
 
-- unfolded (im2col): each position's whole window lies together. That multiplies the data by the window, which pays for
-  few positions and many filters.
-- channels last: channels of a pixel lie together, as in NHWC. The weights are repacked too.
+- unfolded (im2col): the window of each position is contiguous. The copy is larger by the size of the window, which pays
+  for few positions and many filters.
+- channels last: the channels of a pixel are contiguous, as in NHWC. The weights are repacked, too.
 """
 
 from __future__ import annotations
@@ -28,16 +29,18 @@ from .layouts import IMAGES_LAST, from_layout, in_layout
 from .schedule_helpers import widest_vector
 from .workload import sum_dtype
 
-_TERMS, _FILTERS, _CHANNELS = 16, 8, 32
-"""The least terms of a sum, filters and channels of a group for which tiles of a product share data."""
+_LEAST_TERMS = 16
+_LEAST_FILTERS_PER_GROUP = 8
+_LEAST_CHANNELS_PER_GROUP = 32
+"""The least terms of a sum, and filters and channels of a group, for which tiles of a product share data."""
 
 
 def contraction_of(of: Conv2dLayer) -> Contraction:
     """Return the contraction that computes a convolution.
 
-    In NCHW the depth counts channels, then the window, as weights lie in memory; in NHWC the window, then channels, as
-    images do, and the weights are repacked. In HWCN it counts the window, then channels, too; filters are neighbours in
-    the weights, images in the data.
+    In NCHW, the depth runs over channels, then over the window, which is the memory order of the weights. In NHWC, it
+    runs over the window, then over channels, which is the memory order of images; the weights are repacked. In HWCN, it
+    also runs over the window, then over channels; filters are contiguous in the weights, and images in the data.
     """
     images, channels = of.shape[0], of.per_group
     filters, positions = of.shared_filters, images * prod(of.places)
@@ -73,7 +76,7 @@ def contraction_of(of: Conv2dLayer) -> Contraction:
 
 
 def _is_plain(of: Conv2dLayer) -> bool:
-    """Whether positions of the result are positions of the input: a window of one, with no border."""
+    """Whether each position of the result reads the same position of the input: a 1 × 1 window without a border."""
     return prod(of.kernel) == 1 and not any(of.padding) and of.stride == (1, 1)
 
 
@@ -125,7 +128,7 @@ def views_of(of: Conv2dLayer, data: Tensor, weights: Tensor) -> Views:
 
 
 def turned(of: Conv2dLayer, weights: Tensor) -> Tensor:
-    """Weights in the order of images in NHWC, computed before the product."""
+    """Return the weights in the order of images in NHWC, which a kernel computes before the product."""
     shape = (of.filters, *of.kernel, of.per_group)
     last = of.weights == "HWIO"
     made: Tensor = compute(
@@ -135,7 +138,7 @@ def turned(of: Conv2dLayer, weights: Tensor) -> Tensor:
 
 
 def _bordered(of: Conv2dLayer, data: Tensor, n: Any, channel: Any, y: Any, x: Any) -> Any:
-    """The input at a place of the padded image."""
+    """Return the input at a position of the padded image."""
     (top, left, _, _), (_, _, height, width) = of.padding, of.shape
     rows, columns = of.bordered
     inside = within((y, top, top + height, rows), (x, left, left + width, columns))
@@ -143,23 +146,28 @@ def _bordered(of: Conv2dLayer, data: Tensor, n: Any, channel: Any, y: Any, x: An
 
 
 def computes(of: Conv2dLayer, machine: Machine) -> bool:
-    """Dense convolutions with sums of many terms, and groups that are large."""
+    """Return whether a convolution is dense with sums of many terms, or has large groups."""
     channels, filters = of.per_group, of.shared_filters
-    return channels * prod(of.kernel) >= _TERMS and filters >= _FILTERS and (of.groups == 1 or channels >= _CHANNELS)
+    return (
+        channels * prod(of.kernel) >= _LEAST_TERMS
+        and filters >= _LEAST_FILTERS_PER_GROUP
+        and (of.groups == 1 or channels >= _LEAST_CHANNELS_PER_GROUP)
+    )
 
 
 _MOST_UNFOLDED = 1 << 25
-"""Bytes of unfolded data up to which it stays in the L2 cache."""
+"""The most bytes of unfolded data that stay in the L2 cache."""
 
 
 def unfolds(of: Conv2dLayer) -> bool:
-    """Whether a layer's data may be unfolded: windows in NCHW, with little data."""
+    """Return whether a layer's data may be unfolded: NCHW, a window, and little data."""
     size = of.shape[0] * prod(of.places) * _row_of(of) * DType(of.dtype).bytes
     return _is_plain_nchw(of) and of.kernel != (1, 1) and size <= _MOST_UNFOLDED
 
 
 def unfolded(of: Conv2dLayer) -> Contraction:
-    """Return the contraction over unfolded data: as in NCHW, with positions along the depth."""
+    """Return the contraction over unfolded data: the one of NCHW, except that the data is contiguous along the
+    depth."""
     made, row, word = contraction_of(of), _row_of(of), DType(of.dtype).bytes
     columns = MatrixOperand(made.columns.extent, True, widest_vector(of.dtype))
     return replace(made, columns=columns, depth=row, period=1, prepared=(columns.extent * row * word,))
@@ -181,17 +189,17 @@ def views_of_unfolded(of: Conv2dLayer, data: Tensor, weights: Tensor) -> Views:
 
 
 def _row_of(of: Conv2dLayer) -> int:
-    """Elements of an unfolded window, rounded up to whole vectors."""
+    """Return the elements per unfolded window, rounded up to whole vectors."""
     return rounded(of.shape[1] * prod(of.kernel), widest_vector(of.dtype))
 
 
 def turns(of: Conv2dLayer) -> bool:
-    """Whether a layer's data may be put channels last: whole vectors of channels in NCHW."""
+    """Return whether a layer's data may be stored with channels last first: NCHW, with whole vectors of channels."""
     return _is_plain_nchw(of) and of.shape[1] % (2 * widest_vector(of.dtype)) == 0
 
 
 def channels_last(of: Conv2dLayer) -> Contraction:
-    """Return the contraction over data with its channels last: that of NHWC, with filters as rows."""
+    """Return the contraction over data with channels last: the one of NHWC, with filters as rows."""
     made, last = contraction_of(of), contraction_of(_last(of))
     word = DType(of.dtype).bytes
     moved = (prod(of.shape) * word, *([of.filters * made.depth * word] if of.kernel != (1, 1) else []))
@@ -209,7 +217,7 @@ def views_of_channels_last(of: Conv2dLayer, data: Tensor, weights: Tensor) -> Vi
 
 
 def _last(of: Conv2dLayer) -> Conv2dLayer:
-    """The same layer with channels last."""
+    """Return the same layer in the layout NHWC."""
     return replace(of, layout="NHWC", weights="OHWI")
 
 
@@ -221,4 +229,4 @@ FORMS = {
     "unfolded": PreparedForm(unfolded, views_of_unfolded, unfolds),
     "channels last": PreparedForm(channels_last, views_of_channels_last, turns),
 }
-"""The forms by their names, as the knob `data` of the templates has them."""
+"""The forms by name; the names are choices of the knob `data`."""

@@ -14,9 +14,9 @@ LAYOUTS = ("NCHW", "NHWC")
 IMAGES_LAST = "HWCN"
 """The order with images last. Only dense convolutions of the contraction strategies support it."""
 _PLACES = {"NCHW": (0, 1, 2, 3), "NHWC": (0, 2, 3, 1), IMAGES_LAST: (2, 3, 1, 0)}
-"""For each dimension of a layout, its place among batch, channels, rows, columns."""
+"""For each dimension of a layout, its index among batch, channels, rows, columns."""
 ROWS = {"NCW": "NCHW", "NWC": "NHWC"}
-"""Layouts of 1-D data, and layouts of the images, one row high, that compute it."""
+"""Layouts of 1-D data, mapped to the layouts of the one-row images that stand for it."""
 
 
 def layout_of(who: str, layout: str, further: tuple[str, ...] = ()) -> str:
@@ -30,7 +30,7 @@ def layout_of(who: str, layout: str, further: tuple[str, ...] = ()) -> str:
 
 
 def as_images(who: str, layout: Any, shape: Any, kernel: Any, stride: Any, padding: Any, dilation: Any) -> list[Any]:
-    """Shape, kernel, stride, padding and dilation of images; values of 1-D data get a height of one."""
+    """Return shape, kernel, stride, padding and dilation of images; those of 1-D data get a height of one."""
     if layout not in ROWS:
         return [shape, kernel, stride, padding, dilation]
     lengths = tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)
@@ -44,28 +44,28 @@ def as_images(who: str, layout: Any, shape: Any, kernel: Any, stride: Any, paddi
         value[0] if isinstance(value, (tuple, list)) else value for value in (kernel, stride, dilation)
     )
     if padding is not None and not isinstance(padding, str):
-        before, after = padding_of(who, padding, (1,), (step,), TEMPLATE_WORDS)  # numbers do not depend on the window
+        before, after = padding_of(who, padding, (1,), (step,), TEMPLATE_WORDS)  # numbers ignore the window
         padding = (0, before, 0, after)
     return [(*lengths[:2], 1, lengths[2]), (1, taps), (1, step), padding, (1, spread)]
 
 
 def in_layout(layout: str, sizes: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Batch, channels, rows, columns in the order of a layout."""
+    """Return the values for batch, channels, rows and columns in the order of a layout."""
     return tuple(sizes[place] for place in _PLACES[layout])
 
 
 def from_layout(layout: str, sizes: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The inverse: batch, channels, rows, columns, from values in the order of a layout."""
+    """Return values in the order of a layout as values for batch, channels, rows and columns."""
     return tuple(sizes[place] for place in _back(layout))
 
 
 def in_order(layout: str, images: np.ndarray) -> np.ndarray:
-    """Images of a layout with batch, channels, rows, columns as dimensions."""
+    """Return a view of images with the dimensions batch, channels, rows, columns."""
     return images.transpose(_back(layout))
 
 
 def in_memory(layout: str, images: np.ndarray) -> np.ndarray:
-    """The inverse: images in the order of the layout."""
+    """Return images in the order of a layout; the inverse of `in_order`."""
     return images if layout == LAYOUTS[0] else np.ascontiguousarray(images.transpose(_PLACES[layout]))
 
 

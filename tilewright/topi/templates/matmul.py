@@ -1,4 +1,4 @@
-"""Matrix products that packaged templates compute: `dense` layers and batches of matrices."""
+"""The matrix products that packaged templates compute: `dense` layers and batches of matrices."""
 
 from __future__ import annotations
 
@@ -18,8 +18,7 @@ from .workload import INTEGERS, Convolution, dtype_of, shape_of, sizes, sum_dtyp
 
 
 class Product(Convolution):
-    """The common part of dense layers and batches of products; the second factor has the depth as its last
-    dimension."""
+    """The common part of dense layers and batched products. The depth is the last dimension of the second factor."""
 
     dtype: str
 
@@ -76,7 +75,7 @@ class Dense(Product):
 
     @classmethod
     def of(cls, shape: Any, units: int | None = None, dtype: str = "float32") -> Dense:
-        """The workload; `shape` is that of the data, `units` by default its depth."""
+        """The workload; `shape` is the shape of the data. `units` defaults to its depth."""
         given = shape_of(cls.name, shape, "MK")
         (count,) = sizes(cls.name, "units", given[-1] if units is None else units, 1)
         return cls(given, count, dtype_of(cls.name, dtype, INTEGERS))
@@ -98,7 +97,7 @@ class BatchMatmul(Product):
 
     @classmethod
     def of(cls, shape: Any, columns: int | None = None, dtype: str = "float32") -> BatchMatmul:
-        """The workload; `shape` is that of the first factor, `columns` by default as many as it has rows."""
+        """The workload; `shape` is the shape of the first factor. `columns` defaults to its number of rows."""
         given = shape_of(cls.name, shape, "BMK")
         (count,) = sizes(cls.name, "columns", given[1] if columns is None else columns, 1)
         return cls(given, count, dtype_of(cls.name, dtype, INTEGERS))

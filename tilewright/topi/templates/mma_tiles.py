@@ -1,7 +1,7 @@
 """Tiles of a contraction by matrix instructions, and their cycles.
 
-The model counts the slots of a scheduler: matrix instructions, loads of fragments, copies of slices, stores. Blocks run
-in waves. A wave takes as long as the slots of its warps, or the latency that few warps and slices cannot hide.
+The model counts issue slots of a scheduler: matrix instructions, loads of fragments, copies of slices, and stores.
+Blocks run in waves. A wave takes the time of its warps' slots, or of the latency that few warps and slices cannot hide.
 """
 
 from __future__ import annotations
@@ -34,24 +34,26 @@ Forms = tuple[tuple[str, Contraction], ...]
 Pair = tuple[Number, Number]
 """The split of a block's rows or columns: warps, and the tile of one warp."""
 _NARROW = ("float16", "bfloat16")
-"""Types of results that lanes store in pairs: the pairs of four lanes fill half a sector."""
-_OVERHEAD, _SPLIT_OVERHEAD = 44, 36
-"""Registers for addresses and loops; the same if operands are split into parts."""
+"""Result types that lanes store in pairs: the pairs of four lanes fill half a sector."""
+_OVERHEAD = 44
+"""Registers for addresses and loops."""
+_SPLIT_OVERHEAD = 36
+"""Registers for addresses and loops if operands are split into parts."""
 STORES = ((False, False), (True, False), (False, True))
 """The ways to store results: from fragments, through shared memory, and in vectors from fragments."""
 _LEAST_ROWS = 256
-"""The least rows per tile of a block for which a block may compute several tiles: enough blocks must remain."""
+"""The least rows of a contraction for each of several tiles per block: enough blocks must remain."""
 FULL = 4
-"""Blocks per multiprocessor beyond which the depth is not divided further."""
+"""The number of blocks per multiprocessor beyond which the depth is not divided further."""
 
 
 @dataclass(frozen=True)
 class MmaTile(KnobTile):
-    """The work of a block: rows and columns over warps and their tiles; and how it runs.
+    """The tile of a block: rows and columns over warps and per warp, and the way it is computed.
 
-    A block computes several `tiles` one after another, below each other: its columns' factor stays in shared memory.
-    Results go from fragments to memory, `staged` through shared memory, or in `vectors` from fragments. Of many tiles
-    at once, fields are arrays (`tile_arrays.py`).
+    A block computes `tiles` tiles, one below the other, while the columns' factor stays in shared memory. Results are
+    stored from fragments, through shared memory (`staged`), or from fragments as `vectors`. For many tiles at once,
+    fields are arrays (`tile_arrays.py`).
     """
 
     KNOBS: ClassVar = {name: name for name in ("rows", "columns", "depth", "split", "stages", "tiles")}
@@ -67,11 +69,11 @@ class MmaTile(KnobTile):
     vectors: Number = False
     data: Any = IN_PLACE
     pooled: ClassVar[bool] = True
-    """How occupancy was counted when the constants were fitted."""
+    """The way occupancy was counted when the constants were fitted."""
     warpgroups: ClassVar[bool] = False
-    """Whether the warps of a warpgroup compute neighbouring rows together."""
+    """Whether warpgroups, rather than warps, issue matrix instructions."""
     line: ClassVar[int] = 0
-    """Columns of a line in shared memory, if neighbours there are columns of one term; else 0."""
+    """Columns per line of shared memory if a line has columns of one term; else 0."""
 
     @classmethod
     def of(cls, choices: Mapping[str, Any]) -> Self:
@@ -81,7 +83,7 @@ class MmaTile(KnobTile):
 
     @classmethod
     def covers(cls, of: Contraction, atom: Atom) -> bool:
-        """Return whether a contraction fills an instruction and can load the operands."""
+        """Return whether a contraction fills an instruction, and its operands can be loaded."""
         deep = of.rows.along_depth and of.columns.along_depth
         return of.rows.extent >= atom.m and of.columns.extent >= atom.n and (deep or atom.per_word < 4)
 
@@ -119,22 +121,23 @@ class MmaTile(KnobTile):
         return sums + fragments * 2 + _OVERHEAD
 
     def shared_bytes(self, of: Contraction, atom: Atom) -> Number:
-        """Bytes of slices in shared memory, padding included, as the constants were fitted to them.
+        """Bytes of slices in shared memory, including padding, as counted when the constants were fitted.
 
-        Results replace slices, but not while slices of the next tile are in flight. Short rows of results take
-        more, see `fits`.
+        Results replace slices, except while slices of the next tile are in flight. Short rows of results take more; see
+        `fits`.
         """
         word, (rows, columns) = DType(atom.operands).bytes, (prod(self.rows), prod(self.columns))
         return self._held(of, atom, rows * (columns + 8) * max(word, 2) * self.staged)
 
     def fits(self, of: Contraction, atom: Atom, on: Hardware) -> Number:
-        """Whether shared memory holds the slices, and the results that go through it, each row in its own banks."""
+        """Whether shared memory holds the slices and the staged results, with each row of results in banks of its
+        own."""
         word, most_bytes = result_bytes(of), on.memory(MemoryScope.SHARED).most
         results = prod(self.rows) * padded_row(prod(self.columns), word) * word * self.staged
         return (self.shared_bytes(of, atom) <= most_bytes) & (self._held(of, atom, results) <= most_bytes)
 
     def _held(self, of: Contraction, atom: Atom, results: Number) -> Number:
-        """Return the bytes of shared memory, `results` of them for results."""
+        """Return the bytes of shared memory, given the bytes for `results`."""
         word, (rows, columns) = DType(atom.operands).bytes, (prod(self.rows), prod(self.columns))
         one = most((rows + columns + 16) * (self.depth + 8) * word * self.stages, results)
         slices, whole = rows * (self.depth + 8) * word * self.stages, rounded(of.depth, self.depth)
@@ -143,7 +146,7 @@ class MmaTile(KnobTile):
         return either(self.tiles == 1, one, several)
 
     def resident(self, of: Contraction, atom: Atom, on: Hardware) -> Number:
-        """Blocks that one multiprocessor holds at a time."""
+        """The number of resident blocks per multiprocessor."""
         threads, shared_bytes = self.warps * on.warp, self.shared_bytes(of, atom)
         return occupancy(on, threads, self.registers(atom), shared_bytes, self.pooled).blocks
 
@@ -168,7 +171,7 @@ class MmaTile(KnobTile):
         return rows * ceiling(of.columns.extent, prod(self.columns)) * of.batch * self.split
 
     def _has_runs(self, of: Contraction) -> Number:
-        """Whether lanes can hold neighbouring results: columns may have any order in shared memory."""
+        """Whether lanes can hold neighbouring results: the columns may have any order in shared memory."""
         run = _vector(of)
         whole = of.run % run == of.columns.extent % run == 0 and of.columns.along_depth
         return (self.columns[1] % (4 * run) == 0) & (self.split == 1) & whole
@@ -187,7 +190,7 @@ class MmaTile(KnobTile):
             upwards(extent * self.depth / operand.together / threads) * self._effort(of, operand, at)
             for extent, operand in ((bi, of.rows), (bj, of.columns))
         ]
-        # A warp's slots for a slice; other warps wait for the same scheduler.
+        # A warp's issue slots per slice; other warps wait for the same scheduler.
         issued = instructions * _cycles_of(atom, at) + fragments * (self.depth // atom.k) * at.fragment_cycles
         issued = issued + either(self.tiles > 1, copied[0], sum(copied))
         wanted = self.registers(atom) + self._address_registers(of, threads, at)
@@ -212,9 +215,10 @@ class MmaTile(KnobTile):
         return either(resident > 0, at.whole_factor * found, inf)
 
     def _address_registers(self, of: Contraction, threads: Number, at: Quantities) -> Number:
-        """Return the registers for addresses and conditions of copies that all slices share.
+        """Return the registers for addresses and conditions of copies, if all slices share them.
 
-        Slices of whole windows begin at the same tap. The compiler then computes addresses before the loop over slices.
+        If slices are whole windows, they begin at the same tap. The compiler then computes addresses before the loop
+        over slices.
         """
         if of.period == 1 or of.columns.along_depth:
             return 0.0
@@ -227,8 +231,8 @@ class MmaTile(KnobTile):
     def _effort(self, of: Contraction, operand: MatrixOperand, at: Quantities) -> Number:
         """Issue slots for one copy of a factor.
 
-        A copy computes its own tap unless slices consist of whole windows or parts of one. Hardware copies at least
-        4 bytes asynchronously.
+        A copy computes its tap unless slices are whole windows or parts of one. Asynchronous copies move at least 4
+        bytes.
         """
         whole = self.depth % of.period == 0
         parts = (of.period % self.depth > 0) & ((whole == 0) | of.columns.along_depth)
@@ -248,22 +252,22 @@ M = TypeVar("M", bound=MmaTile)
 
 
 def result_bytes(of: Contraction) -> int:
-    """Return the bytes of a result: of an element for 16-bit floats, else of a sum."""
+    """Return the bytes per result: those of an element for 16-bit floats, else those of a sum."""
     return DType(of.sum_dtype if of.dtype not in _NARROW else of.dtype).bytes
 
 
 def _vector(of: Contraction) -> int:
-    """The results of a vector of 16 bytes."""
+    """Return the number of results in a vector of 16 bytes."""
     return GPU.vector_bytes // result_bytes(of)
 
 
 def _is_asynchronous(of: Contraction, operand: MatrixOperand) -> bool:
-    """Whether hardware copies a factor asynchronously: it copies at least a word at a time."""
+    """Whether a factor is copied asynchronously: the hardware copies at least a word at a time."""
     return operand.together * DType(of.dtype).bytes >= 4
 
 
 def _cycles_of(atom: Atom, at: Quantities) -> float:
-    """Cycles of a scheduler for one matrix instruction, or three of them."""
+    """Return the scheduler cycles of one matrix instruction, or of three if operands are split."""
     if atom.shape.operands == "tfloat32":
         return at.tf32_cycles if atom.products == 1 else at.split_tf32_cycles
     if atom.products > 1:  # the instructions of two steps of tf32
@@ -272,13 +276,13 @@ def _cycles_of(atom: Atom, at: Quantities) -> float:
 
 
 def _warp_tiles(operand: MatrixOperand, unit: int) -> list[list[int]]:
-    """Ways to split rows or columns over blocks, warps and the tile of a warp."""
+    """Return the splits of rows or columns over blocks, warps and the tile of a warp."""
     tiles = [n for n in (8, 16, 32, 48, 64, 96, 128) if n % unit == 0 and n <= max(unit, operand.extent)]
     return [[-1, warps, n] for n in tiles for warps in (1, 2, 4, 8) if warps <= ceil(operand.extent / n)]
 
 
 def _depths(of: Contraction, atom: Atom) -> list[int]:
-    """Steps in shared memory at a time."""
+    """Return the candidate numbers of steps in shared memory at a time."""
     whole = rounded(of.depth, atom.k)
     found = {atom.k * n for n in (1, 2, 4, 8) if atom.k * n <= min(128, whole)}
     if of.period > 1:
@@ -287,7 +291,7 @@ def _depths(of: Contraction, atom: Atom) -> list[int]:
 
 
 def tiles(of: Contraction) -> list[int]:
-    """Tiles below each other that one block computes."""
+    """Return the candidate numbers of tiles, one below the other, per block."""
     few = (*range(1, 11), 12, 14, 16, 18, 20, 24, 28, 32, 36, 40, 48, 49, 56, 64, 72, 80, 96, 98, 112, 128)
     return [n for n in few if n == 1 or n * _LEAST_ROWS <= of.rows.extent]
 
@@ -298,7 +302,7 @@ def _grid(
     stores: Iterable[tuple[bool, bool]],
     kind: type[M],
 ) -> M:
-    """Return all combinations of pairs, ways and stores as tiles. Their fields are arrays that broadcast together."""
+    """Return all combinations of the arguments as tiles. The fields are arrays that broadcast together."""
     rows, columns = np.array(pairs, np.int64).reshape(-1, 2, 2).transpose(1, 2, 0)[..., None, None, None, None]
     depth, split, flying = np.meshgrid(*(np.array(each, np.int64) for each in ways), indexing="ij", sparse=True)
     depth, split, flying = (each[None, ..., None] for each in (depth, split, flying))
@@ -307,7 +311,8 @@ def _grid(
 
 
 def candidates(of: Contraction, atom: Atom, machine: Machine, kind: type[M]) -> M:
-    """Tiles that the model ranks: blocks of common sizes, and splits that do not fill the hardware many times over."""
+    """Return the tiles that the model ranks: blocks of common sizes, and splits that do not fill the hardware many
+    times over."""
     ways = kind.choices(of, atom)
     rows, columns = ([(warps, n) for _, warps, n in ways[name]] for name in ("rows", "columns"))
     pairs = [(r, c) for r in rows for c in columns if kind.is_ranked(r, c)]
@@ -327,7 +332,7 @@ def _with_stationary(
 ) -> M:
     """Return the ranked tiles that the hardware can run, followed by variants in which a block computes several tiles.
 
-    One or two waves of blocks, `resident` on each multiprocessor, compute all tiles of a variant.
+    In a variant, all tiles take one or two waves of blocks, with `resident` blocks per multiprocessor.
     """
     flags = ranked & made.is_possible(of, atom, machine.hardware)
     whole, below = spread_over(made, flags.shape), np.array(tiles(of))

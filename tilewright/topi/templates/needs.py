@@ -17,7 +17,7 @@ class Needs:
     types: Collection[str] = ()
     """Element types."""
     atoms: Mapping[str, str] = field(default_factory=dict, hash=False)
-    """The matrix instruction for each element type: others are not admitted, and targets must have all of them."""
+    """The matrix instruction for each admitted element type. Targets must have all of these instructions."""
     layouts: Collection[str] = ()
     """Orders of the dimensions of images."""
     group_channels: Collection[int] = ()
@@ -26,7 +26,7 @@ class Needs:
     """Further limits in words, for messages."""
 
     def admit(self, workload: Any) -> bool:
-        """Return whether a workload meets them."""
+        """Return whether a workload meets the requirements."""
         types = self.atoms or self.types
         return (
             (not types or workload.element in types)
@@ -35,14 +35,14 @@ class Needs:
         )
 
     def run_on(self, target: Target | None) -> bool:
-        """Return whether a target has the instructions; the GPU that None stands for has all."""
+        """Return whether a target has the instructions; the default GPU, None, has all."""
         if not self.atoms or target is None:
             return True
         found = map(atom_named, self.atoms.values())
         return target.kind == "cuda" and all(a is not None and a.runs_on(target.hardware) for a in found)
 
     def __str__(self) -> str:
-        """Return them in words: "groups of 2, 4 or 8 channels, float16 or bfloat16, NCHW"."""
+        """Return the requirements in words: "groups of 2, 4 or 8 channels, float16 or bfloat16, NCHW"."""
         groups = f"groups of {_either(self.group_channels)} channels" if self.group_channels else ""
         parts = (self.scope, groups, _either(self.atoms or self.types), _either(self.layouts))
         return ", ".join(filter(None, parts))

@@ -1,7 +1,7 @@
 """Blocks of depthwise convolutions over whole planes, and their cycles.
 
-The model counts the instructions, bytes and waits of a multiprocessor. Fitted to half of the measured layers, it is off
-by 13 % (standard deviation) in the other half.
+The model counts the instructions, bytes and waits of a multiprocessor. Fitted to half of the measured layers, it has an
+error of 13 % (standard deviation) on the other half.
 """
 
 from __future__ import annotations
@@ -30,23 +30,29 @@ from .tile_model import KnobTile
 _MEMORY = REFERENCE.hardware.warp_memory
 _LINE, _BANKS, _WORD, _SECTOR = _MEMORY.line, _MEMORY.banks, _MEMORY.word, _MEMORY.sector
 _OVERHEAD = 30
-"""Registers beside sums, a row of the window and weights."""
+"""Registers other than those for sums, a row of the window and weights."""
 _HOISTED = 16
-"""Weights that stay in registers from image to image; more are loaded again."""
+"""The most weights that stay in registers from image to image; further weights are loaded again."""
 _TAPS = 49
 """The largest window of a layer that was measured."""
 NUMBERS = ("planes", "images", "rows", "columns", "copies")
 """The knobs that are numbers."""
-_LEAST_THREADS, _MOST_THREADS, _MOST_REGISTERS = 32, 1024, 216
+_LEAST_THREADS = 32
+_MOST_THREADS = 1024
+_MOST_REGISTERS = 216
+"""The most registers of a thread beyond `_OVERHEAD`."""
 _PLANES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)
-_IMAGES, _COPIES = (1, 2, 4, 8, 16), (1, 2, 3, 4)
+_IMAGES = (1, 2, 4, 8, 16)
+_COPIES = (1, 2, 3, 4)
+"""Candidate choices of the knobs `planes`, `images` and `copies`."""
 _ROUNDS = ((1, 1, False), (1, 1, True), (2, 1, True), (2, 2, True), (4, 2, True))
-"""Images, copies, and whether results leave together, of the ranked blocks."""
+"""For the ranked blocks: images, copies, and whether a block collects its results before it stores them."""
 
 
 @dataclass(frozen=True)
 class PlaneBlock(KnobTile):
-    """The work of a block: `planes` channels of `images` images one after another, with room for `copies` of them.
+    """The work of a block: `planes` channels of `images` images one after another, with `copies` of them in shared
+    memory.
 
     A thread computes `rows` by `columns` results. `together`: the block collects its results in shared memory first.
     """
@@ -62,20 +68,20 @@ class PlaneBlock(KnobTile):
     together: bool
 
     def tiles(self, of: Depthwise) -> tuple[int, int]:
-        """Return how many tiles of threads a plane of results has, down and across."""
+        """Return the number of threads' tiles per plane of results, down and across."""
         rows, columns = of.places
         return -(-rows // self.rows), -(-columns // self.columns)
 
     def threads(self, of: Depthwise) -> int:
-        """Return how many threads it has: one for each tile of its planes."""
+        """Return the number of threads: one per tile of its planes."""
         return self.planes * of.multiplier * prod(self.tiles(of))
 
     def blocks(self, of: Depthwise) -> int:
-        """Return how many blocks the grid has."""
+        """Return the number of blocks in the grid."""
         return prod(of.shape[:2]) // (self.planes * self.images)
 
     def chunk(self, of: Depthwise) -> int:
-        """Return how many neighbours a thread loads at once: its windows begin at a multiple of them."""
+        """Return the number of neighbours per load of a thread; its windows begin at a multiple of this number."""
         return widest(of) if self.columns >= of.places[1] else gcd(widest(of), self.columns * of.stride[1])
 
     def tile(self, of: Depthwise) -> Tile:
@@ -83,7 +89,7 @@ class PlaneBlock(KnobTile):
         return Tile(1, 1, self.rows, self.columns, self.chunk(of), Window.SLIDING)
 
     def results(self, of: Depthwise) -> int:
-        """Return how many results of an image it has."""
+        """Return the number of its results per image."""
         return self.planes * of.multiplier * prod(of.places)
 
     def held(self, of: Depthwise) -> int:
@@ -91,10 +97,10 @@ class PlaneBlock(KnobTile):
         return self.planes * prod(of.shape[2:])
 
     def apart(self, of: Depthwise) -> int:
-        """Return the elements from the start of one copy in shared memory to the next; with one copy, its elements.
+        """Return the stride, in elements, between copies in shared memory; with one copy, the size of the copy.
 
-        Addresses of a window reach into the border before the first plane and behind the last, which is not loaded.
-        Copies lie apart by the size of this border. So the ranges of addresses prove that a copy in flight does not
+        Addresses of a window extend into the border before the first plane and behind the last plane, which is not
+        loaded. Copies are separated by the size of this border, so address ranges prove that a copy in flight does not
         touch the planes in use.
         """
         if self.copies == 1:
@@ -106,19 +112,20 @@ class PlaneBlock(KnobTile):
         return -(-(self.held(of) + room) // line) * line
 
     def shared_bytes(self, of: Depthwise) -> int:
-        """Return the bytes of shared memory that it takes; without a ring, results replace the planes."""
+        """Return its bytes of shared memory. With a single copy, results replace the planes."""
         held, results = self.copies * self.apart(of), self.results(of) if self.together else 0
         return BYTES[of.dtype] * (held + results if self.copies > 1 else max(held, results))
 
     def registers(self, of: Depthwise) -> int:
-        """Return the registers of a thread; without a ring, all that it copies of an image passes through them."""
+        """Return the registers of a thread. With a single copy, they also hold all elements of an image that it
+        copies."""
         words = 2 if of.dtype == "float64" else 1
         sums = words * (self.rows * self.columns + self.tile(of).columns_loaded(of))
         passing = self.held(of) * BYTES[of.dtype] // (4 * self.threads(of)) if self.copies == 1 else 0
         return max(sums + min(prod(of.kernel), _HOISTED), passing) + _OVERHEAD
 
     def is_possible(self, of: Depthwise) -> bool:
-        """Whether its code is not too long, and the hardware can hold it."""
+        """Whether its code is short enough, and the hardware can hold the block."""
         return (
             self.copies <= self.images
             and _LEAST_THREADS <= self.threads(of) <= _MOST_THREADS
@@ -152,7 +159,7 @@ class PlaneBlock(KnobTile):
         return float(overlapped(costs, at.overlap_sharpness) + at.launch_cycles)
 
     def _starved(self, of: Depthwise, warps: int, at: Quantities) -> float:
-        """Return the slowdown of memory by few resident warps, and by warps that wait for each other."""
+        """Return the factor on memory time for few resident warps, and for warps that wait for each other."""
         waits = at.passing_factor * self._copied(of) if self.copies == 1 else at.ring_factor * (self.copies - 2)
         return (1 + at.idle_factor * max(0.0, log2(at.busy_warps / warps))) * (1 + waits)
 
@@ -160,16 +167,16 @@ class PlaneBlock(KnobTile):
         return _mine(of, self.rows, self.columns, self.chunk(of), at)
 
     def _copied(self, of: Depthwise) -> float:
-        """Return how many vectors of an image a thread copies."""
+        """Return the number of vectors per image that a thread copies."""
         held = self.held(of)
         return held / self.threads(of) / gcd(held, widest_vector(of.dtype))
 
     def _issued(self, of: Depthwise, at: Quantities) -> float:
-        """Return the instructions of a warp for an image."""
+        """Return the instructions of a warp per image."""
         return self._mine(of, at).issued + self._copied(of) + at.image_slots
 
     def _moved(self, of: Depthwise, at: Quantities) -> float:
-        """Return the cycles in which the data of a warp pass the L1 cache, or the banks of shared memory, per image."""
+        """Return the cycles per image to move the data of a warp through the L1 cache or the banks of shared memory."""
         mine = self._mine(of, at)
         if not self.together:
             return mine.loaded
@@ -179,16 +186,16 @@ class PlaneBlock(KnobTile):
 
 
 def _per_byte(total: float, at: Quantities) -> float:
-    """Return cycles per byte if `total` bytes move: memory serves the bytes beyond the L2 cache."""
+    """Return cycles per byte when `total` bytes are moved: memory serves the bytes that exceed the L2 cache."""
     cached, far = 1 / at.l2_bytes_per_cycle, 1 / at.memory_bytes_per_cycle
     return float(cached + (far - cached) / (1 + (at.l2_capacity_bytes / total) ** at.capacity_sharpness))
 
 
 class _Mine(NamedTuple):
-    """The work of a thread for an image: instructions, and cycles of the L1 cache for a warp.
+    """The work per image: instructions of a thread, and cycles of the L1 cache for a warp.
 
-    `loaded` are the cycles for its window and weights, `collected` for its results on their way to shared memory.
-    A warp that stores results to memory directly writes `sectors`.
+    `loaded` is the number of cycles to load windows and weights. `collected` is the number of cycles to store results
+    in shared memory. A warp that stores results straight to memory writes `sectors`.
     """
 
     issued: float
@@ -221,7 +228,7 @@ def _mine(of: Depthwise, rows: int, columns: int, chunk: int, at: Quantities) ->
 
 
 def _passes(addresses: list[int], size: int) -> int:
-    """Return the passes of an access of all lanes, `size` bytes each: banks serve a word at a time.
+    """Return the passes of an access by all lanes, `size` bytes each: banks serve a word at a time.
 
     The model's constants are fitted without the faster access of equal pairs of lanes, unlike `wavefronts`.
     """
@@ -232,7 +239,7 @@ def _passes(addresses: list[int], size: int) -> int:
 
 
 def _tiled(extent: int) -> list[int]:
-    """Return how many rows or columns a thread may compute."""
+    """Return the candidate numbers of rows or columns per thread."""
     return sorted({*(t for t in (1, 2, 4, 7, 14) if t < extent), extent})
 
 
@@ -246,7 +253,7 @@ def possible(of: Depthwise) -> Iterator[PlaneBlock]:
 
 
 def _bases(of: Depthwise) -> Iterator[PlaneBlock]:
-    """Return the possible blocks of one image that store their results straight: all others have the same tiles."""
+    """Return the possible blocks of one image that store results straight. All other blocks have the same tiles."""
     planes = [p for p in _PLANES if of.shape[1] % p == 0]
     for p, rows, columns in product(planes, *map(_tiled, of.places)):
         base = PlaneBlock(p, 1, rows, columns, 1, False)
@@ -273,7 +280,7 @@ def blocks(of: Depthwise) -> tuple[PlaneBlock, ...]:
 
 @lru_cache(maxsize=64)
 def default_block(of: Depthwise, machine: Machine = REFERENCE) -> PlaneBlock:
-    """Return the fastest of the ranked blocks: counting all takes a second."""
+    """Return the fastest of the ranked blocks; evaluating all possible blocks takes a second."""
     found = min(_ranked(of), key=lambda block: block.cycles(of, machine), default=None)
     if found is None or found.cycles(of, machine) == inf:
         found = min(blocks(of), key=lambda block: block.cycles(of, machine))
@@ -281,7 +288,7 @@ def default_block(of: Depthwise, machine: Machine = REFERENCE) -> PlaneBlock:
 
 
 def _ranked(of: Depthwise) -> Iterator[PlaneBlock]:
-    """Return blocks of a warp or of some ten, of tiles that load vectors."""
+    """Return blocks of one to about ten warps, with tiles that load vectors."""
     rounds = [each for each in _ROUNDS if of.shape[0] % each[0] == 0]
     whole = of.places[1]
     for base in _bases(of):
@@ -301,7 +308,7 @@ def cost(of: Depthwise, machine: Machine = REFERENCE) -> float:
 
 
 def cost_of_direct(of: Depthwise, machine: Machine = REFERENCE) -> float:
-    """Return the cycles that the first choice of the direct strategy takes for small images."""
+    """Return the cycles of the direct strategy's default configuration for small images."""
     at = machine.fitted["planes"]
     elements, terms = prod(of.shape) + prod(of.out_shape), prod(of.out_shape) * prod(of.kernel)
     worked = at.direct_element_cycles * elements + at.direct_product_cycles * terms
@@ -318,9 +325,10 @@ def is_compared(of: Depthwise) -> bool:
 
 @lru_cache(maxsize=64)
 def rank_blocks(of: Depthwise, machine: Machine = REFERENCE) -> tuple[PlaneBlock, ...]:
-    """Return all blocks that are possible: the best one of each kind, then the next ones, by cycles.
+    """Return all possible blocks: the fastest block of each kind, then the second fastest of each kind, and so on.
 
-    The kinds are tiles, numbers of copies and ways to store, which the model tells apart less surely than numbers.
+    A kind is a tile, a number of copies and a way to store. The model compares kinds less reliably than blocks of one
+    kind.
     """
     costs = sorted((block.cycles(of, machine), place, block) for place, block in enumerate(blocks(of)))
     seen: Counter[Any] = Counter()

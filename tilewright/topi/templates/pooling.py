@@ -26,7 +26,7 @@ from .workload import dtype_of, shape_of, sum_dtype
 MAX, AVERAGE, AVERAGE_INSIDE = "max", "average", "average inside"
 _isnan = TABLE["isnan"]
 _largest = comm_reducer(
-    # A value that is not a number stays, as in PyTorch.
+    # NaN propagates, as in PyTorch.
     lambda x, y: select(any_of(y > x, _isnan(y)), y, x),
     lambda dtype: const(float("-inf"), dtype),
     name="largest",
@@ -35,11 +35,11 @@ _largest = comm_reducer(
 
 @dataclass(frozen=True)
 class Pooling(PerChannel):
-    """A window over images; `how`: "max", "average" of the whole window, or "average inside" of its elements in the
-    image.
+    """A window over images. `how` is "max", "average" (of the whole window) or "average inside" (of the part in the
+    image).
 
-    An average of the whole window does not count the last `beyond` rows and columns of the padding. `divisor` is
-    the divisor of an average; 0 means the number of values that count.
+    An average of the whole window does not count the last `beyond` rows and columns of the padding. `divisor` is the
+    divisor of an average; 0 means the number of counted values.
     """
 
     name: ClassVar[str] = "pool"
@@ -83,7 +83,7 @@ class Pooling(PerChannel):
         return prod(self.kernel)
 
     def placeholders(self) -> tuple[Tensor, Tensor]:
-        """Fresh tensors: the data, twice, since there are no weights."""
+        """Return fresh tensors: the data, twice, because there are no weights."""
         data = placeholder(in_layout(self.layout, self.shape), self.dtype, "data")
         return data, data
 
@@ -120,8 +120,7 @@ class Pooling(PerChannel):
         return position[1 if first else 3], position[2 if first else 1], position[3 if first else 2]
 
     def _seen(self, dim: int, at: Any) -> Any:
-        """Return the number of taps that count along one dimension: taps in the input, and in the padding if it
-        counts."""
+        """Return the number of counted taps along one dimension: taps in the input, and in the padding if it counts."""
         start, apart, taps = at * self.stride[dim] - self.padding[dim], self.dilation[dim], self.kernel[dim]
         size = self.shape[2 + dim]
         if self.how == AVERAGE:  # from the beginning of the padding
@@ -134,7 +133,7 @@ class Pooling(PerChannel):
 
     @property
     def expression(self) -> Expression | None:
-        """The division of an average."""
+        """The division of a sum by its count, for an average."""
         return None if self.how == MAX else self.averaged
 
     def numpy(self, data: np.ndarray, weights: np.ndarray) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""The vector registers of the processor that code is for, in which a tile of sums has to fit."""
+"""The vector registers of the target's processor. A tile of sums must fit in them."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ def processor_of(target: Target) -> Hardware:
 
 @dataclass(frozen=True)
 class VectorRegisters:
-    """How many there are, and the bytes of each."""
+    """The number of vector registers, and the bytes of each."""
 
     number: int
     bytes: int
 
     def lanes(self, dtype: str) -> int:
-        """How many sums of products of that type one of them holds."""
+        """Return the number of sums per register for products of a type."""
         return self.bytes // (8 if sum_dtype(dtype) == "float64" else 4)
 
     def room(self, dtype: str) -> int:
-        """How many of these sums a tile may have: as many as half of the registers hold."""
+        """Return the most sums per tile: as many as half of the registers hold."""
         return self.number * self.lanes(dtype) // 2
 
     @staticmethod
@@ -45,7 +45,7 @@ class VectorRegisters:
 
 
 def instruction_set() -> str:
-    """The widest instructions of this machine's processor that kernels of convolutions use: AVX2, AVX-512 or AMX."""
+    """Return the widest instructions of this machine that convolutions use: AVX2, AVX-512 or AMX."""
     here = host_processor()
     if "+amx-bf16" in here.features.split(","):
         return "AMX"
@@ -58,7 +58,7 @@ AVX512 = VectorRegisters(32, 64)
 
 @cache
 def cache_bytes() -> int:
-    """The bytes of the largest cache of this machine's processor; 0 if the system does not tell."""
+    """Return the bytes of the largest cache of this machine's processor; 0 if the system does not report it."""
     return cpu().attributes.last_cache_bytes
 
 

@@ -1,4 +1,4 @@
-"""The common part of packaged templates' schedules: splits of any extent, and names of hardware indices."""
+"""Common helpers of packaged templates' schedules: splits of any extent, and loops bound to hardware indices."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ from .tensors import Tensors
 _LARGEST_PRIME = 16
 _LARGEST_SIZE = 256
 _WRITTEN_OUT = 64
-"""Copies of a loop's body that a program has at most; longer loops are left to LLVM, which unrolls a part of them."""
+"""The most iterations of a loop that the compiler unrolls. Longer loops are left to LLVM, which unrolls them partly."""
 GPU = Target("cuda").hardware
 """The GPU assumed by search spaces and default configurations."""
 SHARED = GPU.memory(MemoryScope.SHARED)
-"""Its shared memory."""
+"""The shared memory of that GPU."""
 GRID_LIMIT = GPU.grid.extents[1]
-"""How many blocks blockIdx.y and blockIdx.z count at most; blockIdx.x counts more."""
+"""The largest extent of blockIdx.y and blockIdx.z; blockIdx.x may have more blocks."""
 THREAD_TAGS = ("threadIdx.z", "threadIdx.y", "threadIdx.x")
 THREADS_Z = GPU.block.extents[2]
-"""How many threads threadIdx.z counts at most."""
+"""The largest extent of threadIdx.z."""
 
 
 @cache
 def widest_vector(dtype: str) -> int:
-    """Return the elements of the widest access of a thread."""
+    """Return the number of elements in the widest access of a thread."""
     return GPU.vector_bytes // DType(dtype).bytes
 
 
 def tile_knob(name: str, extent: int, parts: int) -> SplitKnob:
-    """Ways to split an extent: into its divisors, and by powers of two as well if it has too few of them."""
+    """Return the knob of splits into an extent's divisors, or also into powers of two if it has too few divisors."""
     rest = extent
     for small in range(2, _LARGEST_PRIME + 1):
         while rest % small == 0:
@@ -57,32 +57,32 @@ def bind_all(s: ScheduleHandle, tensor: Any, axes: Sequence[IterVar], tags: Sequ
 def bind_grid(s: ScheduleHandle, tensor: Any, axes: Sequence[IterVar], most: int) -> None:
     """Bind loops to the grid, the last one to blockIdx.x.
 
-    The first loop has `most` iterations. If these exceed the other dimensions of a grid, the first loop is bound to
-    blockIdx.x, in the opposite order.
+    The first loop has `most` iterations. If these exceed the limit of blockIdx.y and blockIdx.z, the loops are bound in
+    the opposite order, the first loop to blockIdx.x.
     """
     letters = "zyx"[-len(axes) :]
     bind_all(s, tensor, axes, [f"blockIdx.{c}" for c in (letters if most <= GRID_LIMIT else letters[::-1])])
 
 
 def split_all(config: Config, s: ScheduleHandle, tensor: Any, **axes: IterVar) -> list[list[IterVar]]:
-    """Split loops as a configuration says, by the names of its knobs; returns the parts of each."""
+    """Split loops by the knobs of the same names in a configuration; returns the parts of each loop."""
     return [config[name].apply(s, tensor, axis) for name, axis in axes.items()]
 
 
 def hold(s: ScheduleHandle, tensor: Any, scope: str, reader: Any, axis: IterVar) -> None:
-    """Compute a tensor in a memory, the part for an iteration of a reader's loop at a time."""
+    """Compute a tensor in a memory scope, inside a reader's loop: the part that one iteration needs at a time."""
     s[tensor].set_scope(scope)
     s[tensor].compute_at(s[reader], axis)
 
 
 def vectorize(s: ScheduleHandle, tensor: Any, axis: IterVar, width: int) -> None:
-    """Compute `width` neighbours along a loop as a vector, if they are several."""
+    """Compute `width` neighbours along a loop as a vector if `width` exceeds 1."""
     if width > 1:
         s[tensor].vectorize(s[tensor].split(axis, factor=width)[1])
 
 
 def in_vectors(s: ScheduleHandle, tensor: Any, width: int, axes: Sequence[IterVar] = ()) -> IterVar:
-    """Fuse loops, by default all, and move `width` neighbours as a vector; returns the loop over vectors."""
+    """Fuse loops, by default all, and copy `width` neighbours as a vector; returns the loop over vectors."""
     axes = axes or s[tensor].op.axis
     flat = s[tensor].fuse(*axes) if len(axes) > 1 else axes[0]
     if width > 1:
@@ -92,7 +92,7 @@ def in_vectors(s: ScheduleHandle, tensor: Any, width: int, axes: Sequence[IterVa
 
 
 def in_rounds(s: ScheduleHandle, tensor: Any, flat: IterVar, threads: Sequence[tuple[str, int]]) -> list[IterVar]:
-    """Let the threads of a block run neighbouring iterations, in rounds; the last thread index is the fastest.
+    """Distribute iterations over the threads of a block in rounds; the last thread index is the fastest.
 
     Returns the loop over rounds, and the loops over threads.
     """
@@ -107,7 +107,7 @@ def in_rounds(s: ScheduleHandle, tensor: Any, flat: IterVar, threads: Sequence[t
 
 
 def in_kept_rounds(s: ScheduleHandle, tensor: Any, flat: IterVar, threads: Sequence[tuple[str, int]]) -> None:
-    """Do the same, with the loops in the given order even if another one works."""
+    """Do the same, but keep the given order of the loops even if another order would work."""
     s[tensor].pragma(in_rounds(s, tensor, flat, threads)[0], "auto_unroll_max_step", 0)
 
 
@@ -116,7 +116,7 @@ def fetch_together(
 ) -> None:
     """Let all threads of a block fetch a tile, `width` neighbours at a time.
 
-    `threads` are the hardware indices and how many each has, `order` the dimensions in the order of the loops.
+    `threads` lists hardware indices with their extents; `order` lists dimensions in the order of the loops.
     """
     axes = [tile.op.axis[i] for i in order] or list(tile.op.axis)
     s[tile].reorder(*axes)
@@ -127,7 +127,7 @@ def fetch_together(
 
 
 def add_parts(s: ScheduleHandle, t: Tensors, count: int, most: int, tag: str, thread: IterVar) -> None:
-    """Have up to `most` neighbours along `tag` add the `count` parts of a result, which the first of them stores.
+    """Have up to `most` neighbouring threads along `tag` add the `count` parts of a result; the first thread stores it.
 
     `thread` is the innermost loop over results.
     """
@@ -145,7 +145,7 @@ def add_parts(s: ScheduleHandle, t: Tensors, count: int, most: int, tag: str, th
 
 
 def written_out(s: ScheduleHandle, tensor: Any, axis: IterVar, steps: int, explicit: int) -> None:
-    """How far the loops below an axis are unrolled: the number of steps, by us (`explicit`) or the compiler."""
+    """Set the number of unrolled steps below an axis, by Tilewright (`explicit`) or by the back end's compiler."""
     s[tensor].pragma(axis, "auto_unroll_max_step", steps)
     s[tensor].pragma(axis, "unroll_explicit", explicit)
 

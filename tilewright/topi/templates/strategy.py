@@ -19,11 +19,11 @@ from .tensors import Tensors
 from .workload import W as W
 
 Choices = Mapping[str, Any]
-"""Choices, or wanted sizes, by the names of knobs."""
+"""Choices or wanted sizes, by the names of knobs."""
 
 
 def plain(of: Any, data: Tensor, weights: Tensor, *bias: Tensor) -> Tensor:
-    """Declare the sums as the workload does."""
+    """Return the workload's own declaration of its sums."""
     made: Tensor = of.sums(data, weights, *bias)
     return made
 
@@ -48,13 +48,13 @@ class SharedModel:
     """Rank configurations by `tune.model`, the machine model that covers ordinary loops."""
 
     lead: float | None = 0.2
-    """The default configuration comes first unless another should be faster by this fraction. The model errs by as much
-    among good configurations of one layer. None: the ranking ignores the default configuration."""
+    """The default configuration ranks first unless another should be faster by this fraction, which is the model's
+    error among good configurations of one layer. None: the ranking ignores the default configuration."""
 
 
 @dataclass(frozen=True)
 class OwnModel(Generic[W]):
-    """Rank configurations by a model that the strategy brings."""
+    """Rank configurations by the strategy's own model."""
 
     rank: Callable[[W, Machine], Sequence[dict[str, Any]]]
     """Returns the wanted choices that the model ranks, the fastest first."""
@@ -68,21 +68,21 @@ class OwnModel(Generic[W]):
 class ScheduleStrategy(Generic[W]):
     """A way to schedule a workload on one kind of hardware.
 
-    Functions that take a machine get that of a GPU, or the `VectorRegisters` of a CPU.
+    Functions with a parameter `machine` get the `Machine` of a GPU, or the `VectorRegisters` of a CPU.
     """
 
     space: Callable[[W], Space]
-    """Returns the knobs for a workload. They do not depend on the machine, so that a record means the same
-    everywhere."""
+    """Returns the knobs for a workload. They do not depend on the machine, so that a record is valid on every
+    machine."""
     schedule: Callable[[W, Config, ScheduleHandle, Tensors], None]
     """Applies a configuration to a schedule of the tensors."""
     default: Callable[[W, Any], dict[str, Any]]
-    """Returns the wanted choices of a workload on a machine if nothing was measured."""
+    """Returns the wanted choices of the default configuration, for a workload on a machine."""
     needs: Needs = ANYTHING
     """Requirements on workload and target."""
     declare: Callable[..., Tensor] | None = None
     """Returns the sums of a workload over data and weights, in the form that the schedule needs. If the strategy
-    `starts_at_bias`, it also takes a bias. None: by the workload."""
+    `starts_at_bias`, it also takes a bias. None: the workload's own declaration."""
     computes: Callable[[W, Any], bool] = always
     """Returns whether the schedule computes a workload that meets its needs on a machine."""
     model: SharedModel | OwnModel[W] | None = None
@@ -94,7 +94,8 @@ class ScheduleStrategy(Generic[W]):
     machine: Any = REFERENCE
     """The machine of the default configuration and of the model. `PackagedTemplate.strategy` sets it for a target."""
     declare_for: Callable[..., Tensor] | None = None
-    """Returns the sums as `declare` does, if they depend on the configuration, which comes after the weights."""
+    """Returns the sums as `declare` does, if they depend on the configuration, which is the argument after the
+    weights."""
 
     @property
     def own_model(self) -> OwnModel[W] | None:
@@ -120,7 +121,7 @@ class ScheduleStrategy(Generic[W]):
         return self.nearest(workload, self.default_choices(workload))
 
     def nearest(self, workload: W, wanted: Choices) -> Config:
-        """Return the configuration nearest to wanted sizes and choices, for example of another workload."""
+        """Return the configuration nearest to wanted sizes and choices, for example to those of another workload."""
         space = self.space(workload)
         return space.get(nearest_index(space, wanted))
 
@@ -133,7 +134,7 @@ class ScheduleStrategy(Generic[W]):
         return list(dict.fromkeys(nearest_index(space, wanted) for wanted in self.rank(workload)[:count]))
 
     def cost(self, workload: W) -> float:
-        """Return the cycles that the default configuration should take; infinity without an own model."""
+        """Return the predicted cycles of the default configuration; infinity without an own model."""
         return self.own_model.cost(workload, self.machine) if self.own_model is not None else inf
 
     def expected(self, workload: W, choices: Choices) -> Expectation:

@@ -1,8 +1,8 @@
-"""The table of strategies: for each operator from the most general one on.
+"""The table of strategies: for each operator, the most general one first.
 
-A row has the operator, the name, and the schedule for each kind of hardware, with its space, needs and ranking.
-Logs, calls, `tilewright tune`, its help and the legacy names follow from the rows. If no model compares strategies, the
-last one that covers a workload is the default.
+A row has the operator, the name, and the schedule for each kind of hardware with its space, needs and ranking. Logs,
+calls, `tilewright tune`, its help and the legacy names follow from the rows. If no model compares strategies, the last
+strategy that covers a workload is the default.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ from .strategy import ScheduleStrategy, SharedModel, W, always
 from .tensors import Tensors, is_added_last, searched
 
 GENERAL = "general"
-"""The name of the strategy that an operator has first."""
+"""The name of an operator's first strategy."""
 
 
 @dataclass(frozen=True)
@@ -41,11 +41,12 @@ class PackagedTemplate(Generic[W]):
     summary: str = ""
     """A few words for the command line's help."""
     precision: str = PRECISIONS[0]
-    """How it computes float32, of `PRECISIONS`. Calls that ask for more precision do not take it."""
+    """The precision of float32 products, one of `PRECISIONS`. Calls that require more precision do not use the
+    strategy."""
     legacy: tuple[str, ...] = ()
-    """Legacy tasks and operators that take this strategy only."""
+    """Legacy tasks and operators that use this strategy only."""
     default_on: Callable[[Target | None], bool] = always
-    """Returns whether calls without records take it on a target. Elsewhere only tuners do."""
+    """Returns whether calls without records use the strategy on a target. Elsewhere only tuners do."""
 
     @property
     def name(self) -> str:
@@ -53,16 +54,16 @@ class PackagedTemplate(Generic[W]):
         return f"topi/{self.kind.name}" + ("" if self.strategy_name == GENERAL else f".{self.strategy_name}")
 
     def __reduce__(self) -> Any:
-        """Pickle the name: on another host, the template is the one of that name there."""
+        """Pickle the name; another host looks up the template of that name."""
         return named, (self.name,)
 
     @property
     def strategies(self) -> tuple[PackagedTemplate[W], ...]:
-        """This strategy; of a general one, all strategies of its operator that do not round float32."""
+        """This strategy; for a general strategy, all strategies of its operator that do not round float32."""
         return (self,) if self.strategy_name != GENERAL else tuple(self.of_precision("fp32"))
 
     def of_precision(self, precision: str) -> list[PackagedTemplate[W]]:
-        """Return all strategies of the operator that compute float32 at least so precisely."""
+        """Return all strategies of the operator with at least this precision of float32."""
         return [t for t in ALL if t.kind is self.kind and t.precision in as_precise_as(precision)]
 
     def workload(self, args: tuple[Any, ...]) -> W:
@@ -125,9 +126,9 @@ class PackagedTemplate(Generic[W]):
         return default_first(able, workload, target)
 
     def declare(self, args: tuple[Any, ...], target: Target | None) -> Declared:
-        """Return the knobs, and the operations of one run: a product and a sum a term, and nothing for padding.
+        """Return the knobs, and the operations of one run: a product and a sum per term, without padding.
 
-        NumPy's matrix products compute the reference in a fraction of the time that the declaration takes.
+        NumPy's matrix products compute the reference, much faster than an evaluation of the declaration.
         """
         workload = self.workload(args)
         self._check(workload, target)
@@ -163,7 +164,7 @@ class PackagedTemplate(Generic[W]):
         Parameters
         ----------
         config : Config
-            Of the space of this strategy for the workload.
+            A configuration of this strategy's space for the workload.
         workload : Convolution
             A computation that this strategy covers.
         target : Target, optional
@@ -211,7 +212,7 @@ class PackagedTemplate(Generic[W]):
     ) -> Tensors:
         """Declare the convolution of `inputs` (data, weights, tensors that `expression` reads) for the strategy.
 
-        Its sums start at the bias `start`, if the strategy has them do so.
+        The sums start at the bias `start` if the strategy `starts_at_bias`.
         """
         data, weights, *extras = inputs
         strategy = self.strategy(target)
@@ -243,7 +244,7 @@ def _is_modelled(target: Target | None) -> bool:
 
 
 def default_strategy(able: Sequence[PackagedTemplate[W]], workload: W, target: Target | None) -> PackagedTemplate[W]:
-    """Return the default strategy among some: the one of the least cost, or the last one if no cost is known."""
+    """Return the default among strategies: the one of least cost, or the last one if no cost is known."""
     able = [template for template in able if template.default_on(target)] or able
     costs = [template.strategy(target).cost(workload) for template in able]
     known = [(cost, -place) for place, cost in enumerate(costs) if isfinite(cost)]
@@ -251,13 +252,13 @@ def default_strategy(able: Sequence[PackagedTemplate[W]], workload: W, target: T
 
 
 def default_first(able: Sequence[PackagedTemplate[W]], workload: W, target: Target | None) -> list[PackagedTemplate[W]]:
-    """Return strategies in their order, but the default one first."""
+    """Return strategies in their order, except that the default comes first."""
     default = default_strategy(able, workload, target)
     return [default, *(template for template in able if template is not default)]
 
 
 def named(name: str) -> Any:
-    """Return a strategy by its name in logs, or a legacy task's template."""
+    """Return the strategy of a name in logs, or the template of a legacy task."""
     return lookup(name)
 
 

@@ -1,5 +1,4 @@
-"""The tile of a thread of a convolution: its registers, its loads, its knobs, and the products that its code writes
-out."""
+"""The tile of a thread of a convolution: its registers, its loads, its knobs, and its unrolled products."""
 
 from __future__ import annotations
 
@@ -20,20 +19,20 @@ from .workload import sum_dtype
 
 BYTES = {"float16": 2, "bfloat16": 2, "float32": 4, "float64": 8}
 REGISTERS = 272
-"""The most registers for a thread's inputs and sums. A thread has fewer, but it loads its last inputs after it used the
-first."""
+"""The most values of a thread's inputs and sums. A thread has fewer registers, but it uses its first inputs before it
+loads the last."""
 STEPS = 4096
-"""Products that a thread's code may write out: beyond it, compiling takes seconds."""
+"""The most unrolled products of a thread: with more, compiling takes seconds."""
 SHARED_BYTES = 40_960
-"""The most bytes of a block's weights: more would leave few blocks on a multiprocessor."""
+"""The most bytes of a block's weights in shared memory: more would leave few resident blocks."""
 
 
 class Window(Enum):
     """The part of its window that a thread holds at a time.
 
-    ALL: all rows that its results need. ROW: for each of its rows, one row of the window. SLIDING and ROLLED: one row
-    of the input, for all of its rows that need it. The steps from row to row are written out, or rolled into a loop.
-    NONE: nothing, if rows exceed the registers of a thread; each product reads its input.
+    ALL: all input rows of its results. ROW: for each row of results, one row of the window. SLIDING and ROLLED: one row
+    of the input, which serves all rows of results that need it. The loop over rows is unrolled (SLIDING) or not
+    (ROLLED). NONE: nothing, if a row exceeds the registers of a thread; each product reads its input.
     """
 
     ALL = "all"
@@ -44,12 +43,12 @@ class Window(Enum):
 
     @property
     def slides(self) -> bool:
-        """Whether each row of the input is loaded once, and used for all rows of results that need it."""
+        """Whether each row of the input is loaded once and serves all rows of results that need it."""
         return self in (Window.SLIDING, Window.ROLLED)
 
 
 class Weights(Enum):
-    """The place of a thread's weights: global memory, registers, or transposed in shared memory."""
+    """The memory of a thread's weights: global memory, registers, or (transposed) shared memory."""
 
     GLOBAL = "global"
     REGISTERS = "registers"
@@ -57,7 +56,7 @@ class Weights(Enum):
 
 
 def widest(of: Images) -> int:
-    """Return the most neighbours of the input that a thread loads at once; every row begins at a multiple of them."""
+    """Return the most neighbours of the input per load of a thread; every row begins at a multiple of this number."""
     extent = of.shape[1] if of.layout == "NHWC" else of.shape[3]
     if of.layout == "NHWC" and of.groups != of.shape[1]:
         extent //= of.groups
@@ -67,7 +66,7 @@ def widest(of: Images) -> int:
 
 
 def own_channels(of: Images) -> list[int]:
-    """Return the numbers of groups that a thread may compute; with channels last, the numbers of filters.
+    """Return the candidate numbers of groups per thread; with channels last, the candidate numbers of filters.
 
     These filters belong to one group, or each is a group of its own.
     """
@@ -78,20 +77,20 @@ def own_channels(of: Images) -> list[int]:
 
 
 def even_threads(channels: int, own: int) -> list[int]:
-    """Return the numbers of threads up to 96 that divide the channels evenly, with `own` channels each."""
+    """Return the numbers of threads, up to 96, that share the channels evenly, with `own` channels each."""
     rest = -(-channels // own)
     return [t for t in range(1, 97) if rest % t == 0]
 
 
 def own_filters(of: Images) -> list[int]:
-    """Return the numbers of filters of a group that a thread may compute; with channels last, see `own_channels`."""
+    """Return the candidate numbers of filters of a group per thread; with channels last, see `own_channels`."""
     per_group = of.shared_filters
     return [1] if of.layout == "NHWC" else [f for f in range(1, min(per_group, 16) + 1) if per_group % f == 0]
 
 
 @dataclass(frozen=True)
 class Tile:
-    """The work of a thread: its results, the inputs of a load, and the held part of its window."""
+    """The work of a thread: its results, the inputs per load, and the part of its window in registers."""
 
     channels: int
     filters: int
@@ -101,35 +100,35 @@ class Tile:
     window: Window
 
     def results(self) -> int:
-        """How many results it has."""
+        """The number of results."""
         return self.channels * self.filters * self.rows * self.columns
 
     def shares_groups(self, of: Images) -> bool:
-        """Whether it loads whole vectors of a group's channels, and computes filters of that group from them."""
+        """Whether it loads whole vectors of a group's channels and computes filters of that group from them."""
         return of.layout == "NHWC" and of.groups < of.shape[1] and self.chunk > 1
 
     def columns_loaded(self, of: Images) -> int:
-        """How many columns of whole chunks it needs."""
+        """Return the number of columns that it loads, in whole chunks."""
         if of.layout == "NHWC" or self.chunk == 1:
             return of.seen_along(1, self.columns)
         shift = -of.padding[1] % self.chunk
         return ((shift + of.seen_along(1, self.columns) - 1) // self.chunk + 1) * self.chunk
 
     def channels_loaded(self, of: Images) -> int:
-        """How many channels of its window it holds at a time."""
+        """Return the number of channels of its window in registers at a time."""
         if self.shares_groups(of):
             return of.per_group
         multiplier = of.filters // of.shape[1] if of.layout == "NHWC" and of.groups == of.shape[1] else 1
         return -(-self.channels // multiplier)
 
     def registers(self, of: Images) -> int:
-        """Return the registers, of four bytes, for its sums and the held part of its window."""
+        """Return the registers of four bytes for its sums and the part of its window in registers."""
         height = {Window.ALL: of.seen_along(0, self.rows), Window.ROW: self.rows, Window.NONE: 0}.get(self.window, 1)
         window = self.channels_loaded(of) * height * self.columns_loaded(of)
         return (self.results() + window) * (2 if of.dtype == "float64" else 1)
 
     def steps(self, of: Images) -> int:
-        """Products that are written out: of all rows of the window, or of one."""
+        """Return the number of unrolled products: of all rows of the window, or of one row."""
         terms = of.per_group if self.shares_groups(of) else 1
         if self.window is Window.NONE:
             return self.results() * terms
@@ -137,7 +136,7 @@ class Tile:
         return self.results() * terms * of.kernel[1] * (of.kernel[0] if whole else 1)
 
     def loads(self, of: Images) -> float:
-        """How many loads of chunks it makes for all channels of its sums."""
+        """Return the number of loads of chunks for all channels of its sums."""
         if self.window is Window.NONE:
             return self.results() / self.filters * prod(of.kernel) * of.per_group
         height = self.rows * of.kernel[0] if self.window is Window.ROW else of.seen_along(0, self.rows)
@@ -145,13 +144,14 @@ class Tile:
         return chunks if self.shares_groups(of) else chunks * of.per_group
 
     def weights_read(self, of: Images) -> int:
-        """Return how many weights it reads: each once, or once per row if rows slide."""
+        """Return the number of weights that it reads: each weight once, or once per row if rows slide."""
         terms = prod(of.kernel) * of.per_group
         return self.channels * self.filters * terms * (self.rows if self.window.slides else 1)
 
 
 def windows(of: Images) -> list[Window]:
-    """Return the parts of its window that a thread may hold: NONE only if a row for one result does not fit."""
+    """Return the parts of its window that a thread may keep in registers; NONE only if a row for one result does not
+    fit."""
     if Tile(1, 1, 1, 1, 1, Window.ROW).registers(of) > REGISTERS:
         return [Window.NONE]
     held = (Window.ALL, Window.ROW, Window.SLIDING, Window.ROLLED)
@@ -159,16 +159,16 @@ def windows(of: Images) -> list[Window]:
 
 
 def fits_shared(of: Images, weights: int, most: int = SHARED_BYTES) -> bool:
-    """Return whether a block can keep `weights` weights, transposed, in shared memory at a time, in `most` bytes."""
+    """Return whether `most` bytes of shared memory hold `weights` transposed weights at a time."""
     return weights * DType(sum_dtype(of.dtype)).bytes <= most
 
 
 def weights_of(of: Images, tile: Tile) -> Weights:
-    """Return the place of a thread's weights.
+    """Return the memory of a thread's weights.
 
-    In NHWC the weights of a thread's channels are neighbours, but a warp's lie far apart. Each thread loads its own at
-    once if they fit its registers. In NCHW all threads of a warp read the same weight; they read the weights of several
-    filters from shared memory.
+    In NHWC, the weights of a thread's channels are contiguous, but the weights of a warp's threads lie far apart. Each
+    thread loads its own weights at once if they fit its registers. In NCHW, all threads of a warp read the same weight;
+    they read the weights of several filters from shared memory.
     """
     if of.layout == "NCHW":
         return Weights.SHARED if tile.filters > 1 and of.shape[1] > of.groups else Weights.GLOBAL
@@ -181,16 +181,18 @@ def weights_of(of: Images, tile: Tile) -> Weights:
 
 
 _HELD = 64
-"""Registers for weights."""
+"""The most registers for weights."""
 
 
 _THREADS = (1, 2, 3, 4, 5, 6, 7, 8, 12, 14, 16, 24, 28, 32, 48, 56, 64, 96, 128, 192, 256)
 _INNER = (1, 2, 3, 4, 5, 6, 7, 8, 14, 16)
 _LARGEST_BLOCK = 512
-_PLANE_BYTES, _ROW_BYTES = 2048, 128
+_MOST_PLANE_BYTES = 2048
+_MOST_ROW_BYTES = 128
+"""Blocks fetch whole planes up to these sizes."""
 _RESIDENT = (0, 1, 2, 3, 4, 5, 6, 8, 10, 12)
 _STORED_BY_ROWS = (Window.ROW, Window.SLIDING)
-"""The parts of its window that a thread may hold if it stores its results row by row."""
+"""The parts of its window that a thread may keep in registers if it stores its results row by row."""
 TILES = ("tile_c", "tile_y", "tile_x")
 """The knobs of the tiles of a block and a thread."""
 
@@ -200,14 +202,14 @@ def space(of: Images) -> Space:
 
     `tile_c`: groups of channels, or filters in NHWC, over blocks, threads and a thread's own. `tile_f`: filters of a
     group, over blocks and a thread's own; in NHWC `tile_c` has all of them. `tile_y`, `tile_x`: rows and columns, over
-    blocks, threads and a thread's own. `chunk`: neighbours that are loaded at once. `window`: the part of a window that
-    a thread holds at a time, see `Window`; rows slide in NHWC only. `planes`: the memory that windows are read from; a
+    blocks, threads and a thread's own. `chunk`: neighbours per load. `window`: the part of a window that a thread keeps
+    in registers at a time, see `Window`; rows slide in NHWC only. `planes`: the memory from which windows are read; a
     block may fetch whole small images to shared memory first. `order`: the outermost loop of a sum. It runs over the
     terms, or over a thread's rows of results, which are then complete one after another. With "stores", each row is
-    stored before the next one begins. `resident`: the blocks per multiprocessor for which the compiler limits
-    registers; with 0, it sets no limit. `whole_words`: when a choice is made between 16-bit floats and the border's
-    zeros. With 1, a word is replaced by zeros before its halves are taken apart; with 2, the choice is made before the
-    load. `bias`: see `tensors`.
+    stored before the next row begins. `resident`: the blocks per multiprocessor for which the compiler limits
+    registers; with 0, it sets no limit. `whole_words`: the time of the choice between 16-bit floats and the border's
+    zeros. With 1, a word is replaced by zeros before it is split into its halves; with 2, the choice precedes the load.
+    `bias`: see `tensors.py`.
     """
     last = of.layout == "NHWC"
 
@@ -276,7 +278,11 @@ def _knobs(of: Images) -> list[Knob]:
 def _small(of: Images) -> bool:
     """Whether blocks may fetch whole planes: rows too short for wide loads, and planes that are small."""
     alone = of.layout == "NCHW" and of.groups == of.shape[1]
-    return alone and prod(of.shape[2:]) * BYTES[of.dtype] <= _PLANE_BYTES and of.shape[3] * BYTES[of.dtype] < _ROW_BYTES
+    return (
+        alone
+        and prod(of.shape[2:]) * BYTES[of.dtype] <= _MOST_PLANE_BYTES
+        and of.shape[3] * BYTES[of.dtype] < _MOST_ROW_BYTES
+    )
 
 
 def _threads(choice: Any) -> int:
@@ -290,20 +296,20 @@ def _tiles(extent: int) -> list[list[int]]:
 
 
 def tile_of(choices: Mapping[str, Any]) -> Tile:
-    """Return the work of a thread in a configuration."""
+    """Return the tile of a thread in a configuration."""
     channels, filters, rows, columns = (choices[name].size[-1] for name in ("tile_c", "tile_f", "tile_y", "tile_x"))
     return Tile(channels, filters, rows, columns, choices["chunk"].val, Window(choices["window"].val))
 
 
 def by_rows(choices: Mapping[str, Any]) -> bool:
-    """Whether a thread's rows of results are complete one after another, and stored at the end."""
+    """Return whether a thread completes its rows of results one after another, and stores them at the end."""
     return bool(choices["order"].val == "rows")
 
 
 def row_by_row(choices: Mapping[str, Any]) -> bool:
-    """Whether each row of a thread's results is stored before the next one begins.
+    """Return whether a thread stores each row of results before the next row begins.
 
-    If a thread holds a part of its window only, loops load a row of the input for each row of results that needs it.
-    The compiler loads it once, because these loops are written out.
+    If a thread keeps only a part of its window, loops load a row of the input for each row of results that needs it.
+    These loops are unrolled, so the compiler loads the row once.
     """
     return bool(choices["order"].val == "stores")

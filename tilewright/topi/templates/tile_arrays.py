@@ -1,8 +1,8 @@
-"""Arrays of tiles, so that a cost model is written once for one tile and for thousands.
+"""Arrays of tiles, so that one cost model serves a single tile and thousands.
 
-A tile is a frozen dataclass with fields that are numbers, or pairs and triples of numbers. If they are arrays instead,
-with one element per tile, its methods return arrays. Their elements equal the numbers of single tiles bit by bit, so
-that both rank alike.
+A tile is a frozen dataclass of numbers, or of pairs and triples of numbers. If the fields are arrays with one element
+per tile, the methods return arrays. Their elements equal the results for single tiles bit by bit, so that both rank
+alike.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 def taken(tiles: T, places: np.ndarray | tuple[np.ndarray, ...]) -> T:
-    """Return the tiles at some places, in that order."""
+    """Return the tiles at the given indices, in that order."""
     return _mapped(tiles, lambda each: each[places] if is_array(each) else each)
 
 
@@ -69,7 +69,7 @@ class Made(Sequence[T]):
 
 
 def cheapest_first(tiles: T, costs: np.ndarray) -> Sequence[T]:
-    """Return single tiles by their cycles; if two are equal, the earlier comes first."""
+    """Return single tiles sorted by their cycles; the sort is stable."""
     return Made(np.argsort(costs, kind="stable").tolist(), partial(_single, tiles))
 
 

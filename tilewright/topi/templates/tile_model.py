@@ -1,4 +1,4 @@
-"""The model of strategies with configurations that name a tile: it ranks tiles by their cycles."""
+"""A model of strategies with one tile per configuration: it ranks tiles by their cycles."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ class KnobTile:
     """A frozen dataclass; its fields are choices of knobs."""
 
     KNOBS: ClassVar[Mapping[str, str | tuple[str, ...]]] = {}
-    """Of each knob, the field that holds its choice, or the fields that hold the inner sizes of its split. By default,
-    each field is a knob of its name."""
+    """For each knob, the field that holds its choice, or the fields that hold the inner sizes of its split. By default,
+    each field is a knob of the same name."""
     SIZES: ClassVar[tuple[str, ...]] = ()
     """Knobs with a field that holds all inner sizes of their split."""
     WORDS: ClassVar[Mapping[str, tuple[str, str]]] = {}
-    """The words for False and True, of knobs with two words."""
+    """The two choices of knobs that are words: for False, and for True."""
     OTHERS: ClassVar[Mapping[str, Any]] = {}
-    """The wanted choices of other knobs."""
+    """The wanted choices of knobs without a field."""
 
     @classmethod
     def knobs(cls) -> Mapping[str, str | tuple[str, ...]]:
@@ -41,7 +41,7 @@ class KnobTile:
 
     @classmethod
     def of(cls, choices: Mapping[str, Any]) -> Self:
-        """Return the tile that a configuration's choices make."""
+        """Return the tile of a configuration's choices."""
         make: Any = cls
         given: dict[str, Any] = {}
         for knob, field in cls.knobs().items():
@@ -56,13 +56,13 @@ class KnobTile:
         return made
 
     def wanted(self) -> dict[str, Any]:
-        """Return the choices that make it."""
+        """Return the choices of the tile."""
         found = {knob: self._choice(knob, attrgetter(*_fields(field))(self)) for knob, field in self.knobs().items()}
         return {**found, **self.OTHERS}
 
     @classmethod
     def _choice(cls, knob: str, held: Any) -> Any:
-        """Return the choice of a knob with fields that hold these values."""
+        """Return the choice of a knob, given the values of its fields."""
         if knob in cls.WORDS:
             return cls.WORDS[knob][held]
         return list(held) if isinstance(held, tuple) else held
@@ -78,8 +78,8 @@ class KnobTile:
     ) -> Space:
         """Return the space of the possible tiles.
 
-        `choices` are of the tile's knobs, in their order; `extents` of the knobs that split; `others` are further
-        knobs. With `many`, fields may be arrays, and `possible` returns an array then.
+        `choices` lists the choices of the tile's knobs, in order. `extents` maps knobs that split to the extents that
+        they split. `others` are further knobs. With `many`, fields may be arrays, and `possible` then returns an array.
         """
         knobs = [
             split_knob(name, extents[name], "candidate", candidate=values)
@@ -92,7 +92,7 @@ class KnobTile:
 
     @classmethod
     def space_around(cls, of: Any, found: Sequence[Any], extents: Mapping[str, int], *others: Any) -> Space:
-        """Return the space of the choices that the possible tiles `found` have."""
+        """Return the space of the choices that occur in `found`, the possible tiles."""
         held = {knob: sorted(set(map(attrgetter(*_fields(field)), found))) for knob, field in cls.knobs().items()}
         choices = {
             knob: [[-1, *each] if knob in extents else cls._choice(knob, each) for each in values]
@@ -128,7 +128,8 @@ def eights_of(of: Images) -> int:
 
 
 class EightsTile(WarpTile):
-    """A tile of rows, and of columns by eights: over warps, and of each warp its own; a row is `HIGH` of the result."""
+    """A tile of rows and groups of eight columns: over warps, and per warp. A row of it is `HIGH` rows of the
+    result."""
 
     HIGH: ClassVar[int] = 1
 
@@ -181,7 +182,7 @@ def by_cycles(blocks: Callable[[W], Sequence[Any]]) -> Callable[[W, Machine], Se
 
 
 def as_counted(of: Any, cycles: float) -> float:
-    """Return the cycles of a tile as its model counts them."""
+    """Return the cycles of a tile's model unchanged."""
     return cycles
 
 
@@ -192,7 +193,7 @@ class TileModel(Generic[W]):
     tiles: Callable[[W, Machine], Sequence[Any]]
     """Returns the tiles of a workload on a machine, the fastest first."""
     tile_of: Callable[[Mapping[str, Any]], Any]
-    """Returns the tile that a configuration's choices name."""
+    """Returns the tile of a configuration's choices."""
     predict: Callable[[W, Any, Machine], Expectation] = expectation
     """Returns the cycles, threads and blocks of a tile."""
     compared: Callable[[W, float], float] = as_counted
@@ -200,7 +201,7 @@ class TileModel(Generic[W]):
 
     @property
     def model(self) -> OwnModel[W]:
-        """The model as strategies take it."""
+        """Return the model in the form that a `ScheduleStrategy` has."""
         return OwnModel(self.rank, self.expected, self.cost)
 
     def default(self, of: W, machine: Machine) -> dict[str, Any]:

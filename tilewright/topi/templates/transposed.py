@@ -1,10 +1,11 @@
 """Transposed convolutions: the data gradient of a convolution, and the upsampling of decoders.
 
 Each result sums over the inputs that a strided window connects with it. Only every `stride`-th tap of the window meets
-an input, so the sum runs over these taps alone: result y takes the taps (y + top) % stride + stride * t.
+an input. So the sum of result y runs over the taps (y + top) % stride + stride * t alone.
 
-The results of a phase stand at distances of a multiple of the step. They take every `step`-th tap of the window, and
-neighbours read neighbours of the input. If loops over a tile of whole steps are written out, each tap is a constant.
+A phase consists of the results with equal (y + top) % stride. They use the same taps, every `stride`-th tap of the
+window, and neighbours read neighbours of the input. If loops over a tile of whole strides are unrolled, each tap is a
+constant.
 """
 
 from __future__ import annotations
@@ -32,9 +33,10 @@ from .workload import dtype_of, shape_of, sizes, sum_dtype
 
 @dataclass(frozen=True)
 class Transposed(Images):
-    """The transposed 2-D convolution; weights (channels, filters of a group, rows, columns), as PyTorch has them.
+    """The transposed 2-D convolution; weights have PyTorch's order: channels, filters of a group, rows, columns.
 
-    `padding` is cut off the result: top, left, bottom, right; `output_padding` is added at the bottom and the right.
+    `padding` is the number of rows and columns cut off the result: top, left, bottom, right. `output_padding` adds rows
+    at the bottom and columns on the right.
     """
 
     name: ClassVar[str] = "conv_transpose"
@@ -86,7 +88,7 @@ class Transposed(Images):
     def as_convolution(self) -> Conv2dLayer | Depthwise | None:
         """The convolution that reads these weights backwards, if the stride is 1 and its padding is not negative.
 
-        It has the schedules and the records of the same layer with weights that are read forwards.
+        It uses the schedules and the records of the same layer with weights that are read forwards.
         """
         around = tuple(reach - 1 - cut for reach, cut in zip(self.covered * 2, self.padding, strict=True))
         if max(self.stride) > 1 or any(self.output_padding) or min(around) < 0:
@@ -103,13 +105,13 @@ class Transposed(Images):
 
     @property
     def terms(self) -> int:
-        """How many products the largest sum has."""
+        """Return the number of products in the largest sum."""
         window = zip(self.kernel, self.stride, self.dilation, strict=True)
         return self.per_group * prod(-(-k // (s // gcd(s, d))) for k, s, d in window)
 
     @property
     def flop(self) -> float:
-        """Floating-point operations of one run: each input meets each weight of its channel."""
+        """Floating-point operations of one run: each input is multiplied by each weight of its channel."""
         return 2.0 * prod(self.shape) * self.shared_filters * prod(self.kernel)
 
     def sums(self, data: Tensor, weights: Tensor) -> Tensor:
@@ -130,7 +132,8 @@ class Transposed(Images):
         return image_tensor(self.layout, sizes, value, "sums", "conv_transpose")
 
     def _source(self, dim: int, at: Any, r: Any) -> tuple[Any, Any, list[Any]]:
-        """For the result's index `at` and the `r`-th tap that may count: the input's index, the tap, and conditions."""
+        """Return the input's index, the tap, and the conditions for the `r`-th candidate tap of the result's index
+        `at`."""
         step, apart, taps, size = self.stride[dim], self.dilation[dim], self.kernel[dim], self.shape[2 + dim]
         moved = at + self.padding[dim]
         if apart == 1:  # the taps of this result's phase
@@ -151,30 +154,30 @@ class Transposed(Images):
 
 
 def _taps(taps: int, step: int, apart: int) -> int:
-    """How many taps of a window one result may take: the taps of its phase, or all if they are dilated."""
+    """Return the number of taps that one result may use: the taps of its phase, or all taps if they are dilated."""
     return -(-taps // step) if apart == 1 else taps
 
 
 def has_phases(of: Transposed) -> bool:
-    """Whether the results of a phase take the same taps: the window is not dilated, or there is one phase."""
+    """Return whether the results of a phase use the same taps: the window is not dilated, or there is one phase."""
     return all(apart == 1 or step == 1 for apart, step in zip(of.dilation, of.stride, strict=True))
 
 
 def taps_of(of: Transposed) -> tuple[int, int]:
-    """How many taps of the window a result takes, along each dimension."""
+    """Return the number of taps that a result uses along each dimension."""
     down, across = (-(-taps // step) for taps, step in zip(of.kernel, of.stride, strict=True))
     return down, across
 
 
 def tap_and_place(of: Transposed, dim: int, at: Any, r: Any) -> tuple[Any, Any]:
-    """Return, for a result and its `r`-th tap, the tap of the window, and the place in the bordered input."""
+    """Return the window's tap and the position in the padded input for the `r`-th tap of a result."""
     step, moved = of.stride[dim], at + of.padding[dim]
     before = border_of(of, dim, of.places[dim])[0]
     return floormod(moved, step) + r * step, floordiv(moved, step) - r * of.dilation[dim] + before
 
 
 def border_of(of: Transposed, dim: int, count: int) -> tuple[int, int]:
-    """Return the zeros before and behind the input that `count` results need."""
+    """Return the zeros before and after the input that `count` results need."""
     step, first, size = of.stride[dim], of.padding[dim], of.shape[2 + dim]
     reach = (taps_of(of)[dim] - 1) * of.dilation[dim]
     return max(0, reach - first // step), max(0, (first + count - 1) // step - (size - 1))

@@ -1,8 +1,9 @@
-"""Transposed convolutions on a CPU: results of one phase of the step in vectors, sums in registers.
+"""Transposed convolutions on a CPU: results of one phase in vectors, sums in registers.
 
-Results whose positions differ by a multiple of the step take the same taps of the window. So the loop over columns is
-split into phases, which are written out: the tap is then a constant, and a vector reads neighbours. The input is
-written out with a border of zeros, and the window with zeros if a phase has fewer taps: no sum has a condition.
+Results at positions that differ by a multiple of the stride form a phase: they use the same taps of the window. So the
+loop over columns is split into phases, which are unrolled. The tap is then a constant, and a vector reads neighbours.
+The padded input is stored first, and so is the window, with zeros if a phase has fewer taps. No sum then has a
+condition.
 """
 
 from __future__ import annotations
@@ -27,13 +28,18 @@ from .tensors import Tensors
 from .transposed import Transposed, border_of, has_phases, tap_and_place, taps_of
 from .workload import sum_dtype
 
-_LANES, _COLUMNS, _FILTERS = (4, 8, 16, 32), (1, 2, 4, 8), (1, 2, 4, 8)
-_WIDEST, _SUMS = 16, 8
-"""Lanes of a vector, and vectors of sums of a tile, if nothing was measured."""
+_LANES = (4, 8, 16, 32)
+_COLUMNS = (1, 2, 4, 8)
+_FILTERS = (1, 2, 4, 8)
+"""Candidate lanes per vector, columns and filters, computed together."""
+_DEFAULT_LANES = 16
+"""Lanes per vector in the default configuration."""
+_DEFAULT_SUM_VECTORS = 8
+"""Vectors of sums per tile in the default configuration."""
 
 
 def space(of: Transposed) -> Space:
-    """The knobs: columns of a phase and channels whose sums are computed together."""
+    """The knobs: columns of a phase, and channels, that are computed together."""
     if not has_phases(of):
         return elementwise.cpu_space(of)
     if of.layout == "NCHW":
@@ -47,21 +53,22 @@ def space(of: Transposed) -> Space:
 
 
 def default_choices(of: Transposed, registers: VectorRegisters) -> dict[str, Any]:
-    """Eight vectors of sums, of 16 columns of a phase (NCHW) or of 16 channels; fewer if registers are few."""
+    """Choose eight vectors of sums, each of 16 columns of a phase (NCHW) or of 16 channels; fewer if registers are
+    few."""
     if not has_phases(of):
         return elementwise.cpu_default_choices(of, registers)
-    most = min(_SUMS, registers.room(of.dtype) // _WIDEST)
+    most = min(_DEFAULT_SUM_VECTORS, registers.room(of.dtype) // _DEFAULT_LANES)
     phases, per_phase = of.stride[1], -(-of.places[1] // of.stride[1])
     if of.layout == "NCHW":
-        lanes = next((n for n in _LANES if n >= per_phase), _WIDEST)
+        lanes = next((n for n in _LANES if n >= per_phase), _DEFAULT_LANES)
         filters = next(n for n in reversed(_FILTERS) if of.shared_filters % n == 0 and (n * phases <= most or n == 1))
-        return {"columns": min(lanes, _WIDEST), "tile_f": [filters]}
+        return {"columns": min(lanes, _DEFAULT_LANES), "tile_f": [filters]}
     columns = next((n for n in reversed(_COLUMNS) if n * phases <= most and n < 2 * per_phase), 1)
     return {"columns": columns, "tile_f": [lanes_of_one_group(of)]}
 
 
 def declare(of: Transposed, data: Tensor, weights: Tensor) -> Tensor:
-    """Declare the sums without conditions; for NCHW by phases, which the result interleaves."""
+    """Declare the sums without conditions; in NCHW by phases, which the result interleaves."""
     if not has_phases(of):
         return plain(of, data, weights)
     step, per_group, kind = of.stride[1], of.per_group, sum_dtype(of.dtype)
@@ -95,7 +102,8 @@ def declare(of: Transposed, data: Tensor, weights: Tensor) -> Tensor:
 
 
 def _window(of: Transposed, weights: Tensor, taps: tuple[int, int]) -> Any:
-    """Return how the window is read at (filter, channel of a group, row, column), zero beyond its last tap."""
+    """Return a function that reads the window at (filter, channel of a group, row, column), and zero beyond its last
+    tap."""
     per_group, last = of.per_group, of.layout == "NHWC"
     rows, columns = (count * step for count, step in zip(taps, of.stride, strict=True))
 
@@ -114,7 +122,7 @@ def _window(of: Transposed, weights: Tensor, taps: tuple[int, int]) -> Any:
 
 
 def schedule(of: Transposed, config: Config, s: ScheduleHandle, t: Tensors) -> None:
-    """A tile of columns and channels in registers; rows on all processors."""
+    """Compute tiles of columns and channels in registers, and rows on all processors."""
     if not has_phases(of):
         elementwise.cpu_schedule(of, config, s, t)
     elif of.layout == "NHWC":
@@ -124,7 +132,7 @@ def schedule(of: Transposed, config: Config, s: ScheduleHandle, t: Tensors) -> N
 
 
 def _prepared(of: Transposed, s: ScheduleHandle, sums: Tensor, lanes: int) -> None:
-    """Write out the border, if there is one, and the window."""
+    """Store the padded input, if there is a border, and the window."""
     for tensor in sums.op.input_tensors:
         if tensor.op.name == "bordered" and same_shape(s[tensor].op.output(0), in_layout(of.layout, of.shape)):
             s[tensor].compute_inline()

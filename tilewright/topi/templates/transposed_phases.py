@@ -1,7 +1,7 @@
-"""Transposed depthwise convolutions on a GPU: a thread computes a tile of whole steps from a window in registers.
+"""Transposed depthwise convolutions on a GPU: a thread computes a tile of whole strides from a window in registers.
 
-Each result of the tile has a known phase, so its taps are constants, and taps that a phase does not have cost nothing.
-The part of the input that the tile needs is loaded in vectors first, and neighbours are stored in vectors.
+Each result of the tile has a known phase, so its taps are constants, and missing taps of a phase cost nothing. A thread
+first loads the input of its tile in vectors, and stores neighbours in vectors.
 """
 
 from __future__ import annotations
@@ -41,28 +41,34 @@ from .workload import DTYPES, sum_dtype
 
 _TILES = ("tile_c", "tile_y", "tile_x")
 _THREADS = (1, 2, 4, 7, 8, 14, 16, 28, 32, 56, 64, 128)
-_STEPS, _REGISTERS = 1024, 160
-"""Products of a tile, and registers for its sums and its window, at most."""
+_MOST_PRODUCTS = 1024
+"""The most products per tile."""
+_MOST_REGISTERS = 160
+"""The most registers for a tile's sums and window."""
 _BLOCK = 256
-_MANY_TAPS, _MOST_RESULTS, _NEAR_CHANNELS = 3, 64, 32
-"""The least taps per result and dimension that are many; the most results of a thread in this case; channels of a small
-block."""
+_MANY_TAPS = 3
+"""The least number of taps per result and dimension that counts as many."""
+_MOST_RESULTS = 64
+"""The most results of a thread if its results have many taps."""
+_NEAR_CHANNELS = 32
+"""The most channels of a compact block."""
 
 
 def computes(of: Transposed, machine: Any) -> bool:
-    """Return whether channels are alone, results have phases, and a thread's smallest tile is small enough.
+    """Return whether channels are independent, results have phases, and a thread's smallest tile is small enough.
 
-    Rows of an odd number of columns in NCHW are loaded one by one. On 7 × 7, the general strategy is faster then.
+    In NCHW, rows of an odd number of columns are loaded element by element. For 7 × 7 images, the general strategy is
+    then faster.
     """
     alone = of.groups == of.shape[1] == of.filters and (of.layout == "NHWC" or of.shape[3] % 2 == 0)
-    return alone and max(of.stride) > 1 and has_phases(of) and prod(taps_of(of)) * prod(of.stride) <= _STEPS
+    return alone and max(of.stride) > 1 and has_phases(of) and prod(taps_of(of)) * prod(of.stride) <= _MOST_PRODUCTS
 
 
 def space(of: Transposed) -> Space:
-    """The knobs: `tile_c`, `tile_y`, `tile_x`: channels, rows and columns over blocks, threads and a thread's own.
+    """The knobs. `tile_c`, `tile_y`, `tile_x`: channels, rows and columns over blocks, threads and a thread's own.
 
-    `chunk`: neighbours of the input that are loaded at once. `window`: whether a thread first loads all elements that
-    its tile needs, or only the elements that a row of taps needs.
+    `chunk`: neighbours of the input per load. `window`: whether a thread first loads all elements of its tile, or only
+    the elements of a row of taps.
     """
     (sy, sx), (rows, columns), last = of.stride, of.places, of.layout == "NHWC"
     widths = [n for n in (1, 2, 4, 8) if n <= widest_vector(of.dtype)]
@@ -72,7 +78,7 @@ def space(of: Transposed) -> Space:
     def small(choices: Mapping[str, Any]) -> bool:
         own = [int(choices[name].size[-1]) for name in _TILES]
         held = prod(own) + own[0] * prod(_window(of, own[1], own[2], choices["chunk"].val))
-        return (prod(own) * prod(taps_of(of)) <= _STEPS and held <= _REGISTERS) or own[1:] == [sy, sx]
+        return (prod(own) * prod(taps_of(of)) <= _MOST_PRODUCTS and held <= _MOST_REGISTERS) or own[1:] == [sy, sx]
 
     def aligned(choices: Mapping[str, Any]) -> bool:
         chunk = choices["chunk"].val
@@ -93,7 +99,7 @@ def space(of: Transposed) -> Space:
             ]
         )
         .where(aligned, ("tile_c", "tile_x", "chunk"), "a thread's tile of whole chunks")
-        .where(small, (*_TILES, "chunk"), f"{_REGISTERS} registers and {_STEPS} products per thread")
+        .where(small, (*_TILES, "chunk"), f"{_MOST_REGISTERS} registers and {_MOST_PRODUCTS} products per thread")
         .where(block, _TILES, f"at most {2 * _BLOCK} threads per block")
     )
 
@@ -108,7 +114,7 @@ def _splits(extent: int, owns: list[int]) -> list[list[int]]:
 
 
 def _window(of: Transposed, rows: int, columns: int, chunk: int) -> tuple[int, int]:
-    """Rows and columns of the input that a tile needs, in whole chunks."""
+    """Return the rows and columns of the input that a tile reads, in whole chunks."""
     high, wide = (
         -(-own // step) + (taps - 1) * apart + (first % step > 0)
         for own, step, taps, apart, first in zip(
@@ -119,9 +125,9 @@ def _window(of: Transposed, rows: int, columns: int, chunk: int) -> tuple[int, i
 
 
 def default_choices(of: Transposed, machine: Machine) -> dict[str, Any]:
-    """A vector of results per row and thread, and one step of rows; blocks of 256 threads.
+    """Choose one vector of results per row and thread, one stride of rows, and blocks of 256 threads.
 
-    With channels last, blocks are smaller in 16 bits, and a thread has more results if each sums many products.
+    With channels last, blocks of 16-bit elements are smaller, and a thread has more results if each sums many products.
     """
     (sy, sx), (rows, columns), width = of.stride, of.places, widest_vector(of.dtype)
     if of.layout == "NHWC":
@@ -144,7 +150,7 @@ def default_choices(of: Transposed, machine: Machine) -> dict[str, Any]:
 
 
 def _near(of: Transposed, own: int, steps_down: int, steps_across: int) -> dict[str, Any]:
-    """Return the tiles of a block of up to 32 channels that lies close together, each thread with steps of its own."""
+    """Return the tiles of a compact block of up to 32 channels, in which each thread has strides of its own."""
     (sy, sx), (rows, columns) = of.stride, of.places
     own = next(n for n in (own, 2, 1) if n <= own and of.filters % n == 0)
     channels = _even(of.filters // own, _NEAR_CHANNELS)
@@ -153,14 +159,14 @@ def _near(of: Transposed, own: int, steps_down: int, steps_across: int) -> dict[
 
 
 def _even(count: int, most: int) -> int:
-    """Return how many of `count` tiles a block has along a dimension: a divisor, if one is more than half of `most`."""
+    """Return the number of tiles per block along a dimension of `count` tiles: a divisor if one exceeds half of
+    `most`."""
     most = max(1, min(count, most))
     return next((n for n in range(most, most // 2, -1) if count % n == 0), most)
 
 
 def declare(of: Transposed, data: Tensor, weights: Tensor, config: Config) -> Tensor:
-    """Declare the sums for whole tiles, over the input with a border and in chunks; phases without a tap leave it
-    out."""
+    """Declare the sums for whole tiles, over the padded input in chunks. A phase omits taps that it does not have."""
     rows, columns = (
         -(-extent // prod(config[name].size[1:])) * prod(config[name].size[1:])
         for extent, name in zip(of.places, _TILES[1:], strict=True)
@@ -182,14 +188,14 @@ def declare(of: Transposed, data: Tensor, weights: Tensor, config: Config) -> Te
 
 
 def _turned(of: Transposed, weights: Tensor) -> Any:
-    """Return how weights are read, from a tensor with channels last, in the type of the sums."""
+    """Return a function that reads weights from a copy with channels last, in the type of the sums."""
     kind = sum_dtype(of.dtype)
     made = compute((*of.kernel, of.filters), lambda ry, rx, c: cast(kind, weights(c, 0, ry, rx)), "turned")
     return lambda c, ry, rx: made(ry, rx, c)
 
 
 def schedule(of: Transposed, config: Config, s: ScheduleHandle, t: Tensors) -> None:
-    """Tiles of results over blocks and threads, with windows and sums in registers."""
+    """Tile the results over blocks and threads, with windows and sums in registers."""
     out, sums, last = t.out, t.in_registers(s), of.layout == "NHWC"
     block, thread, vector = _tile(of, config, s, out)
     s[sums].compute_at(s[out], thread)
@@ -212,7 +218,7 @@ def schedule(of: Transposed, config: Config, s: ScheduleHandle, t: Tensors) -> N
 
 
 def _tile(of: Transposed, config: Config, s: ScheduleHandle, out: Tensor) -> tuple[IterVar, IterVar, IterVar]:
-    """Split and bind the loops over results; returns the innermost one of blocks, of threads, and of all."""
+    """Split and bind the loops over results; returns the innermost loops over blocks, over threads, and of all."""
     last = of.layout == "NHWC"
     n, c, y, x = from_layout(of.layout, tuple(out.op.axis))
     (cb, ct, ci), (yb, yt, yi), (xb, xt, xi) = split_all(config, s, out, tile_c=c, tile_y=y, tile_x=x)

@@ -1,7 +1,7 @@
 """Weight gradients of convolutions: the sums, over batch and space, of inputs times gradients of results.
 
-The gradient of the tap (ky, kx) of filter o sums the products of each gradient of a result and the input that the tap
-saw. So a few sums have many terms, while a convolution has many sums of a few terms.
+The gradient of the tap (ky, kx) of filter o sums over all results of the filter. Each term is the result's gradient
+times the input that the tap read. So there are few sums of many terms, while a convolution has many sums of few terms.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ class WeightGradient(GroupedLayer):
     result.
 
     Both have the layer's layout. The gradient of the weights lies in PyTorch's order: filters, channels of a group,
-    rows, columns. With `bias`, the result is one row of numbers: the gradients of the weights, then of the bias. If it
-    is `wide`, it has the type of the sums: parameters of float32 get unrounded gradients from tensors of 16 bits.
+    rows, columns. With `bias`, the result is one row of numbers: the gradients of the weights, then of the bias. If
+    `wide` is set, the result has the type of the sums: float32 parameters get unrounded gradients from 16-bit tensors.
     """
 
     name: ClassVar[str] = "weight_gradient"
@@ -50,7 +50,7 @@ class WeightGradient(GroupedLayer):
         bias: bool = False,
         wide: bool = False,
     ) -> WeightGradient:
-        """The workload of a layer with the options of `Conv2dLayer.of`; `shape` is that of the layer's input."""
+        """The workload of a layer with the options of `Conv2dLayer.of`; `shape` is the shape of the layer's input."""
         made = cls.made(shape, filters, (kernel, stride, padding, dilation), groups, dtype, layout)
         return replace(made, bias=bool(bias), wide=bool(wide))
 
@@ -85,7 +85,7 @@ class WeightGradient(GroupedLayer):
         return data, placeholder(self.gradient_shape, self.dtype, "gradient")
 
     def sums(self, data: Tensor, weights: Tensor) -> Tensor:
-        """The sums for the weights, declared plainly; `weights` is the gradient of the result."""
+        """Return the plain declaration of the weights' gradient; `weights` is the gradient of the result."""
         sizes = (self.shape[0], *self.places)
         rn, ry, rx = (reduce_axis((0, size), name=name) for size, name in zip(sizes, ("rn", "ry", "rx"), strict=True))
         (top, left, _, _), kind = self.padding, sum_dtype(self.dtype)

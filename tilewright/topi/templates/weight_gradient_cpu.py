@@ -1,8 +1,8 @@
 """Weight gradients on a CPU: sums of a block of taps in vector registers, over shares of batch and rows.
 
-With channels last, vectors hold neighbouring filters. Otherwise they hold neighbouring columns, and halves of a vector
-are added until one sum is left. Each share of batch and rows has its own partial sums, which a second loop adds. The
-number of shares depends on the layer only, so results do not depend on the number of threads.
+With channels last, vectors hold neighbouring filters. Otherwise they hold neighbouring columns, and the halves of a
+vector are added repeatedly until one sum is left. Each share of batch and rows has its own partial sums, which a second
+loop adds. The number of shares depends on the layer only, so results do not depend on the number of threads.
 """
 
 from __future__ import annotations
@@ -29,16 +29,18 @@ from .tensors import Tensors
 from .weight_gradient import WeightGradient
 from .workload import sum_dtype
 
-_COPIED = 16
-"""Lanes of the vectors that write out rows of the input."""
-_CHUNK = 2048
-"""Most columns of a row in a share: processors divide long rows, and the written-out part of one fits a cache."""
+_COPY_LANES = 16
+"""Lanes of the vectors that store padded rows of the input."""
+_MOST_ROW_COLUMNS = 2048
+"""The most columns of a row per share: processors divide long rows, and the stored part of a row fits a cache."""
 _LANES = (4, 8, 16, 32, 64)
 _TAPS = 16
-"""Most taps of a row, and rows of taps, of a block of sums."""
+"""The most taps per row, and the most rows of taps, in a block of sums."""
 _SHARES = tuple(1 << n for n in range(11))
-_TASKS, _TASK_FLOP = 64, 1 << 20
-"""The least number of tasks that keeps all processors busy, and the least floating-point operations of a task."""
+_LEAST_TASKS = 64
+"""The number of tasks that keeps all processors busy."""
+_LEAST_TASK_FLOP = 1 << 20
+"""The least floating-point operations per task."""
 
 
 def space(of: WeightGradient) -> Space:
@@ -69,23 +71,23 @@ def space(of: WeightGradient) -> Space:
 
 
 def _lanes(of: WeightGradient) -> list[int]:
-    """Filters of a vector: whole groups, or a part of one."""
+    """Return the candidate numbers of filters per vector: whole groups, or a part of one group."""
     own, most = of.shared_filters, min(of.filters, _LANES[-1])
     whole = [n for n in (_LANES if own == 1 else range(own, most + 1, own)) if n <= most]
     return whole + [n for n in range(1, min(own, most + 1)) if own % n == 0 or n in _LANES] or [most]
 
 
 def _parts(of: WeightGradient, tile: int) -> tuple[int, int]:
-    """The parts of a row, and the tiles of columns in each."""
+    """Return the number of parts of a row, and of tiles of columns per part."""
     tiles = -(-of.places[1] // tile)
-    parts = -(-tiles * tile // _CHUNK)
+    parts = -(-tiles * tile // _MOST_ROW_COLUMNS)
     return parts, -(-tiles // parts)
 
 
 def declare(of: WeightGradient, data: Tensor, weights: Tensor, config: Config) -> Tensor:
     """Declare the sums over the padded input; with channels last by vectors of filters, else by vectors of columns.
 
-    Columns and rows then fill whole vectors and blocks; the gradient of the result is zero in the rest.
+    Columns and rows are extended to whole vectors and blocks; the gradient of the result is zero in the extension.
     """
     last, lanes = of.layout == "NHWC", config["lanes"].val
     whole = (1, 1) if last else (config["rows"].val, prod(_parts(of, lanes)) * lanes)
@@ -106,7 +108,8 @@ def declare(of: WeightGradient, data: Tensor, weights: Tensor, config: Config) -
 
 
 def _of_vectors_of_filters(of: WeightGradient, lanes: int, term: Callable[..., Any]) -> Tensor:
-    """Declare vectors of filters, of whole groups or within a group, and the gradient that picks from them."""
+    """Declare sums in vectors of filters, of whole groups or within a group, and the gradient that picks its
+    elements."""
     own = of.shared_filters
     whole = lanes % own == 0
     count, each = (of.groups, lanes // own) if whole else (own, lanes)
@@ -135,9 +138,9 @@ def _of_vectors_of_filters(of: WeightGradient, lanes: int, term: Callable[..., A
 
 
 def _padded(of: WeightGradient, data: Tensor, rows: int, columns: int) -> Tensor:
-    """The input with its border, in the type of the sums; zero beyond the last window, too.
+    """Return the padded input in the type of the sums, with zeros beyond the last window, too.
 
-    A value that no window sees then has no effect, even if it is infinite.
+    A value outside all windows then has no effect, even if it is infinite.
     """
     top, left, _, _ = of.padding
     last = [before + size for before, size in zip((top, left), of.shape[2:], strict=True)]
@@ -146,14 +149,14 @@ def _padded(of: WeightGradient, data: Tensor, rows: int, columns: int) -> Tensor
 
 
 def _given(of: WeightGradient, weights: Tensor, rows: int, columns: int) -> Tensor:
-    """The gradient of the result in the type of the sums, zero beyond its last row and column."""
+    """Return the gradient of the result in the type of the sums, with zeros beyond its last row and column."""
     return _zero_outside(of, weights, (0, 0), of.places, (of.shape[0], of.filters, rows, columns), "given")
 
 
 def _zero_outside(
     of: WeightGradient, data: Tensor, first: Sequence[int], ends: Sequence[int], shape: tuple[int, ...], name: str
 ) -> Tensor:
-    """Images of a shape: `data` in the rows and columns from `first` to `ends`, zeros elsewhere."""
+    """Return images of a shape: `data` in the rows and columns from `first` to `ends`, zeros elsewhere."""
     kind = sum_dtype(of.dtype)
 
     def value(n: Any, c: Any, *place: Any) -> Any:
@@ -170,7 +173,7 @@ def _reduction(s: ScheduleHandle, stage: Tensor) -> list[IterVar]:
 
 
 def schedule(of: WeightGradient, config: Config, s: ScheduleHandle, t: Tensors) -> None:
-    """Partial sums of shares of batch and rows, then their sums."""
+    """Compute the partial sums of each share of batch and rows, then add them."""
     last, out, sums = of.layout == "NHWC", t.out, t.sums
     if last:
         (sums,) = t.sums.op.input_tensors
@@ -208,7 +211,7 @@ def _blocks(
 
 
 def _in_registers(s: ScheduleHandle, stage: Tensor, partial: Tensor, block: IterVar, unrolled: int) -> None:
-    """Compute a block of sums in vector registers: the last dimension in vectors, the others written out."""
+    """Compute a block of sums in vector registers: the last dimension in vectors, the other dimensions unrolled."""
     hold(s, stage, "local", partial, block)
     share, *sums, lanes = s[stage].op.axis
     reduction = _reduction(s, stage)
@@ -239,7 +242,7 @@ def _channels_first(config: Config, s: ScheduleHandle, partial: Tensor) -> None:
     for tensor in sums.op.input_tensors:
         if config["store_padding"].val:
             hold(s, tensor, "local", sums, _reduction(s, sums)[0])
-            s[tensor].vectorize(s[tensor].split(tensor.op.axis[-1], factor=_COPIED)[1])
+            s[tensor].vectorize(s[tensor].split(tensor.op.axis[-1], factor=_COPY_LANES)[1])
         else:
             s[tensor].compute_inline()
 
@@ -258,16 +261,17 @@ def _channels_last(config: Config, s: ScheduleHandle, partial: Tensor) -> None:
 
 
 def default_choices(of: WeightGradient, registers: VectorRegisters) -> dict[str, Any]:
-    """A block of sums fills at most three quarters of the vector registers."""
+    """Choose blocks of sums that fill at most three quarters of the vector registers."""
     choices = _defaults_channels_last(of, registers) if of.layout == "NHWC" else _defaults_channels_first(of, registers)
     return {**choices, "shares": _shares(of, choices)}
 
 
 def _defaults_channels_first(of: WeightGradient, registers: VectorRegisters) -> dict[str, Any]:
-    """A vector fills a register, or several registers if there are few sums; a body has four rows, or a small image.
+    """Choose vectors of one register, or of several if there are few sums; the loop's body has four rows, or a small
+    image.
 
-    The padded input is stored first if columns lie apart, or if they are converted. It is also stored for large windows
-    over long rows: each tap would test for the border again. AVX-512 masks loads of 16 bits, so small images need no
+    The padded input is stored first if columns lie apart or are converted. It is also stored for large windows over
+    long rows, because each tap would test for the border again. AVX-512 masks loads of 16 bits, so small images need no
     copy.
     """
     (high, wide), (rows, columns) = of.kernel, of.places
@@ -296,7 +300,8 @@ def _defaults_channels_first(of: WeightGradient, registers: VectorRegisters) -> 
 
 
 def _defaults_channels_last(of: WeightGradient, registers: VectorRegisters) -> dict[str, Any]:
-    """A vector fills a register, or two for few sums; blocks of groups have several channels and one row of taps."""
+    """Choose vectors of one register, or two for few sums. Blocks of groups have several channels and one row of
+    taps."""
     (high, wide), lane, own = of.kernel, registers.lanes(of.dtype), of.per_group
     room, shared = registers.number * 3 // 4, of.shared_filters
     taps = _even(wide, min(_TAPS, room))
@@ -322,24 +327,23 @@ def _shares(of: WeightGradient, choices: dict[str, Any]) -> int:
     parts = of.shape[0] * -(-of.places[0] // choices.get("rows", 1))
     parts *= _parts(of, choices["columns" if last else "lanes"])[0]
     shares = 1
-    while shares * 2 <= parts and blocks * shares < _TASKS and of.flop / (blocks * shares) > _TASK_FLOP:
+    while shares * 2 <= parts and blocks * shares < _LEAST_TASKS and of.flop / (blocks * shares) > _LEAST_TASK_FLOP:
         shares *= 2
     return shares
 
 
 def _largest(count: int, most: int) -> int:
-    """The largest divisor of a count that is at most `most`, and at most 8."""
+    """Return the largest divisor of `count` that is at most `most` and at most 8."""
     return max(n for n in range(1, max(1, min(most, 8)) + 1) if count % n == 0)
 
 
 def _even(count: int, most: int) -> int:
-    """Return the size of equal parts that have at most `most` elements."""
+    """Return the size of the parts when `count` is divided as evenly as possible into parts of at most `most`."""
     return -(-count // -(-count // most))
 
 
 def _computes(of: WeightGradient, registers: VectorRegisters) -> bool:
-    """Return whether only the weights' gradient is wanted: a separate pass computes a bias's gradient in the same
-    time."""
+    """Return whether no bias gradient is wanted: a separate pass computes it in the same time."""
     return not of.bias
 
 

@@ -1,12 +1,13 @@
 """Weight gradients on GPUs: each thread sums the products of its share of batch and space in registers.
 
-A thread walks over tiles of the result's gradient. Each row of the input that a tile sees is loaded once, and serves
-all rows of taps. The sums of its taps stay in registers from the first tile to the last. In NCHW, neighbouring lanes
-have neighbouring tiles, and a warp adds up the sums of its lanes; in NHWC, lanes have neighbouring channels. A second
-kernel adds the partial sums of all warps in a fixed order.
+A thread walks over tiles of the result's gradient. Each input row of a tile is loaded once, and serves all rows of
+taps. The sums of the thread's taps stay in registers from the first tile to the last. In NCHW, neighbouring lanes have
+neighbouring tiles, and a warp adds up the sums of its lanes; in NHWC, lanes have neighbouring channels. A second kernel
+adds the partial sums of all warps in a fixed order.
 
-Rows of channels (NHWC) and planes of small images (NCHW) pass through shared memory. A block copies its part for the
-next step while it computes the present one. Otherwise a thread would need more loads under way than it has registers.
+Rows of channels (NHWC) and planes of small images (NCHW) pass through shared memory. A block copies its part of the
+next step while it computes the present step. Otherwise a thread would need more registers for loads in flight than it
+has.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ def space(of: WeightGradient, copies: Sequence[int] = (0,)) -> Space:
 
 
 def declare(of: WeightGradient, data: Tensor, weights: Tensor, config: Config) -> Tensor:
-    """Declare the sums in three stages: of threads, of warps, and of all."""
+    """Declare the sums in three stages: per thread, per warp, and in total."""
     share = Share.of(config)
     kind = sum_dtype(of.dtype)
     first = share.lanes_have_tiles(of)
@@ -102,11 +103,11 @@ def declare(of: WeightGradient, data: Tensor, weights: Tensor, config: Config) -
 
 
 _TAPS = ("ky", "kx"), ("down", "across", "tap")
-"""The dimensions of taps. With a bias, a thread has a further tap after its own, which always sees 1."""
+"""The dimensions of taps. With a bias, a thread has one more tap, the last, that multiplies by 1."""
 
 
 def _taps(of: WeightGradient, share: Share) -> tuple[int, ...]:
-    """The extents of these dimensions."""
+    """Return the extents of the dimensions of taps."""
     rows, columns = share.taps(of)
     if not of.bias:
         return rows, columns
@@ -114,7 +115,8 @@ def _taps(of: WeightGradient, share: Share) -> tuple[int, ...]:
 
 
 def _place_in_parts(of: WeightGradient, share: Share, e: Any) -> tuple[Any, ...]:
-    """Return the filter, the channel and the tap of the number `e` of the result: of a weight, or of the bias."""
+    """Return the filter, the channel and the tap of element `e` of the result, which belongs to a weight or to the
+    bias."""
     count, (_, per_group, high, wide) = prod(of.weights_shape), of.weights_shape
     ky, kx = floormod(floordiv(e, wide), high), floormod(e, wide)
     own = floormod(ky, share.tap_rows) * share.tap_columns + floormod(kx, share.tap_columns)
@@ -170,7 +172,7 @@ def _of_threads(of: WeightGradient, data: Tensor, weights: Tensor, share: Share)
 
 
 def _rows_and_column(of: WeightGradient, share: Share, at: tuple[Any, ...]) -> tuple[tuple[Any, Any], Any]:
-    """Return the part of a tap, the row within the part, and the column; for the bias, the values of the first tap."""
+    """Return a tap's part and row within the part, and its column; for the bias, those of the first tap."""
     if not of.bias:
         ky, kx = at
         return (floordiv(ky, share.tap_rows), floormod(ky, share.tap_rows)), kx
@@ -184,7 +186,7 @@ def _is_of_bias(share: Share, at: tuple[Any, ...]) -> Any:
 
 
 def _gradient_view(of: WeightGradient, weights: Tensor, share: Share) -> Any:
-    """Return a function that reads the gradient of the result at (n, o, y, x); it returns zero beyond the end."""
+    """Return a function that reads the gradient of the result at (n, o, y, x), and zero beyond the end."""
     kind, (rows, columns) = sum_dtype(of.dtype), of.places
     down, across = share.tiles(of)
     chunk = share.gradient_chunk(of)
@@ -204,7 +206,7 @@ def _gradient_view(of: WeightGradient, weights: Tensor, share: Share) -> Any:
 
 
 def schedule(of: WeightGradient, config: Config, s: ScheduleHandle, t: Tensors) -> None:
-    """Sums in registers, added up by warps, then by a second kernel."""
+    """Keep sums in registers; warps add them up, then a second kernel does."""
     share = Share.of(config)
     (partial,) = t.sums.op.input_tensors
     (sums,) = partial.op.input_tensors
@@ -248,9 +250,9 @@ def _add_partial_sums(of: WeightGradient, share: Share, s: ScheduleHandle, t: Te
 def _copy_together(
     of: WeightGradient, share: Share, s: ScheduleHandle, held: Tensor, of_input: bool, place: tuple[Tensor, IterVar]
 ) -> None:
-    """Have a block copy its part of the input, or of the gradient, to shared memory for each step.
+    """Have a block copy its part of the input or of the gradient to shared memory in each step.
 
-    Lanes find their parts in different banks: neighbouring channels (NHWC), or planes (NCHW).
+    The parts of a warp's lanes, neighbouring channels (NHWC) or planes (NCHW), lie in different banks.
     """
     s[held].compute_at(s[place[0]], place[1])
     s[held].storage_align(held.op.axis[0], share.apart(of, of_input), 0)
@@ -291,7 +293,7 @@ def _place_partial(of: WeightGradient, share: Share, s: ScheduleHandle, partial:
 
 
 def _copies_pay(of: WeightGradient, machine: Machine) -> bool:
-    """Return whether a block has a part that it may copy, and room for two copies."""
+    """Return whether a block may copy its part, and has room for two copies."""
     return copies_pay(of) and bool(ranked(of, machine, True))
 
 

@@ -1,8 +1,8 @@
 """The cycles of weight gradients on GPUs, for the default configuration and the first ones of a search.
 
-A multiprocessor issues instructions, and its L1 cache moves data; all of them move bytes from the L2 cache and from
-memory. A kernel takes a little more than the longest of these. A warp that has a scheduler for itself waits for its
-loads: few of them are under way at a time. The mean of the logarithm of the error, cut off at a limit, is 0.195.
+The model counts three times: multiprocessors issue instructions, their L1 caches move data, and bytes move from the L2
+cache and memory. A kernel takes a little more than the longest of the three. If there is one warp per scheduler, few
+loads are in flight, so the warp waits for them. The mean of the logarithm of the error, capped at a limit, is 0.195.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ def expectation(of: WeightGradient, share: Share, machine: Machine) -> Expectati
 
 @lru_cache(maxsize=64)
 def ranked(of: WeightGradient, machine: Machine, copied: bool) -> Sequence[Share]:
-    """Return the ranked shares of blocks that copy their part first, or of the other blocks, the fastest first."""
+    """Return the ranked shares, the fastest first: of blocks that copy their part first if `copied`, else of the
+    others."""
     room = machine.hardware.memory(MemoryScope.SHARED).most
     fit = (block for block in candidates(of, copied) if block.shared_bytes(of) <= room)
     found = [share for block in fit for share in _shared_out(of, block, machine)]
@@ -41,7 +42,7 @@ def ranked(of: WeightGradient, machine: Machine, copied: bool) -> Sequence[Share
 
 
 def _shared_out(of: WeightGradient, block: Share, machine: Machine) -> Iterator[Share]:
-    """Return the block, with batch and space divided so that the blocks make whole waves."""
+    """Yield the block with batch and space divided so that the grid has whole waves."""
     most = of.shape[0] * prod(block.tiles(of)) // block.workers(of)
     wave = machine.multiprocessors * _resident_blocks(of, block, machine) / block.blocks(of)
     whole_images = block.copies and of.layout == "NCHW"
@@ -79,9 +80,10 @@ def cycles(of: WeightGradient, share: Share, machine: Machine) -> float:
 
 
 def _loads(of: WeightGradient, share: Share) -> tuple[int, float, int]:
-    """Return a thread's loads for a tile, a warp's passes through the L1 cache, and the bytes between lanes.
+    """Return the loads of a thread per tile, the passes of a warp through the L1 cache, and the byte stride between
+    lanes.
 
-    The last is zero if a lane needs no second load for its part of a row.
+    The stride is zero if one load fetches a lane's part of a row.
     """
     size, across = BYTES[of.dtype], share.channels if of.per_group > 1 else 1
     if of.layout == "NHWC":
@@ -100,7 +102,7 @@ def _loads(of: WeightGradient, share: Share) -> tuple[int, float, int]:
 
 
 def _wave(of: WeightGradient, share: Share, at: Quantities, loads: int, issuing: float) -> float:
-    """Return the cycles of the blocks that run together, with `issuing` warps per scheduler."""
+    """Return the cycles of the blocks of one wave, with `issuing` warps per scheduler."""
     rows, columns = share.seen(of)
     half = BYTES[of.dtype] == 2
     across = share.filters if of.per_group == 1 and of.layout == "NHWC" else share.channels
@@ -117,7 +119,7 @@ def _wave(of: WeightGradient, share: Share, at: Quantities, loads: int, issuing:
 
 
 def _read_again(of: WeightGradient, share: Share, image: float, given: float) -> float:
-    """Return the bytes from the L2 cache: tiles overlap, and blocks with sums of their own read the same tiles."""
+    """Return the bytes read from the L2 cache: tiles overlap, and blocks with different sums read the same tiles."""
     jobs = share.jobs_of_group(of) / share.jobs
     filters = of.shared_filters // share.filters if share.lanes_have_tiles(of) else 1
     rows = 1.0 if share.copies and of.layout == "NCHW" else share.seen(of)[0] / (share.rows * of.stride[0])

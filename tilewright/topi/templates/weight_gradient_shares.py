@@ -1,4 +1,4 @@
-"""The work of a thread that sums weight gradients: its tiles, its taps, its block, and the shares worth ranking."""
+"""The work of a thread that sums weight gradients: its tiles, its taps, its block, and the candidate shares."""
 
 from __future__ import annotations
 
@@ -21,35 +21,36 @@ _MEMORY = GPU.warp_memory
 
 @dataclass(frozen=True)
 class Share(KnobTile):
-    """The work of a thread and its block: fields are the knobs."""
+    """The work of a thread and its block. The fields are the knobs."""
 
     rows: int
     """Rows of a tile of the gradient."""
     columns: int
     filters: int
-    """Filters of a thread, which holds their sums."""
+    """Filters per thread."""
     channels: int
-    """Channels of the input for each of them."""
+    """Input channels per filter of a thread."""
     tap_rows: int
-    """Rows of taps of the window."""
+    """Rows of the window's taps per thread."""
     tap_columns: int
     chunk: int
-    """Neighbours in a row (NCHW) that are loaded at once."""
+    """Neighbours in a row per load (NCHW)."""
     warps: int
-    """Warps of a block that have tiles of their own for the same sums."""
+    """Warps per block that add different tiles to the same sums."""
     jobs: int
-    """Warps of a block that have sums of their own for the same tiles."""
+    """Warps per block that compute different sums of the same tiles."""
     shares: int
-    """Parts of batch and space, each for other blocks."""
+    """Parts of batch and space; different blocks compute them."""
     copies: int
-    """Steps for which shared memory has room; 0 if threads load from global memory."""
+    """Steps that shared memory holds at a time; 0 if threads load from global memory."""
 
     def tiles(self, of: WeightGradient) -> tuple[int, int]:
-        """Return the rows and the columns of tiles of an image."""
+        """Return the number of tiles per image, down and across."""
         return ceil(of.places[0] / self.rows), ceil(of.places[1] / self.columns)
 
     def lanes_have_tiles(self, of: WeightGradient) -> bool:
-        """Return whether the lanes of a warp have tiles of one channel, not neighbouring channels."""
+        """Return whether the lanes of a warp have different tiles of one channel; otherwise they have neighbouring
+        channels."""
         return of.layout == "NCHW" and not self.copies
 
     def workers(self, of: WeightGradient) -> int:
@@ -57,7 +58,7 @@ class Share(KnobTile):
         return self.warps * (LANES if self.lanes_have_tiles(of) else 1)
 
     def images(self, of: WeightGradient) -> int:
-        """Return the images that all tiles cover, which may be more than the batch."""
+        """Return the number of images that all tiles cover, which may exceed the batch."""
         return ceil(self.shares * self.steps(of) * self.workers(of) / prod(self.tiles(of)))
 
     def lanes(self, of: WeightGradient) -> int:
@@ -81,9 +82,9 @@ class Share(KnobTile):
         return whole and self.shared_bytes(of) <= SHARED.most // 2
 
     def plane(self, of: WeightGradient, of_input: bool) -> tuple[int, int]:
-        """Return the distance between planes in shared memory, and the size of a copy, both in elements.
+        """Return the stride between planes in shared memory, and the size of a copy, both in elements.
 
-        Lanes that read the same place of neighbouring planes find it in different banks.
+        Lanes that read the same position of neighbouring planes access different banks.
         """
         count, widest = prod(of.shape[2:] if of_input else of.places), widest_vector(of.dtype)
         pair = max(2, 2 * _MEMORY.word // BYTES[of.dtype])
@@ -98,10 +99,11 @@ class Share(KnobTile):
         return count, gcd(count, channels, widest_vector(of.dtype))
 
     def apart(self, of: WeightGradient, of_input: bool) -> int:
-        """Return the elements from one copy of a block's part of the input, or of the gradient, to the next.
+        """Return the stride, in elements, between copies of a block's part of the input or of the gradient.
 
-        The room between them shows by addresses alone that a copy in flight does not touch the planes in use. Addresses
-        of a window reach into the border, and addresses of a last round of copies beyond the planes.
+        The gap between copies lets address ranges prove that a copy in flight does not touch the planes in use.
+        Addresses of a window extend into the border, and addresses of the last round of copies extend beyond the
+        planes.
         """
         lanes, line, sizes = self.lanes(of), _MEMORY.line // BYTES[of.dtype], of.shape[2:] if of_input else of.places
         if of.layout == "NHWC":
@@ -128,7 +130,8 @@ class Share(KnobTile):
         return rounded(high, self.tap_rows), rounded(wide, self.tap_columns)
 
     def jobs_of_group(self, of: WeightGradient) -> int:
-        """Return the threads that share the sums of a group's filters, or of one filter if lanes have filters."""
+        """Return the jobs that share the sums of a group's filters, or of one filter if lanes have different
+        filters."""
         parts = prod(ceil(k / own) for k, own in zip(of.kernel, (self.tap_rows, self.tap_columns), strict=True))
         filters = of.shared_filters // self.filters if self.lanes_have_tiles(of) else 1
         return filters * (of.per_group // self.channels) * parts
@@ -153,17 +156,17 @@ class Share(KnobTile):
         return self.filters * self.channels * self.tap_rows * self.tap_columns
 
     def products(self) -> int:
-        """Return the products of a thread for a tile: its code writes out all of them."""
+        """Return the products of a thread per tile; all of them are unrolled."""
         return self.rows * self.columns * self.sums()
 
     def seen(self, of: WeightGradient) -> tuple[int, int]:
-        """Return the rows and columns of the input that a thread sees with a tile."""
+        """Return the rows and columns of the input that a thread reads per tile."""
         (sy, sx), (dy, dx) = of.stride, of.dilation
         rows = (self.rows - 1) * sy + (self.tap_rows - 1) * dy + 1
         return rows, (self.columns - 1) * sx + (self.tap_columns - 1) * dx + 1
 
     def loaded(self, of: WeightGradient) -> int:
-        """Return the columns of the input that a thread loads, whole chunks of them."""
+        """Return the columns of the input that a thread loads, in whole chunks."""
         columns, shift = self.seen(of)[1], -of.padding[1] % self.chunk
         return ((shift + columns - 1) // self.chunk + 1) * self.chunk
 
@@ -175,23 +178,26 @@ class Share(KnobTile):
 
     def registers(self, of: WeightGradient) -> int:
         """Return an estimate of the registers of a thread."""
-        return max(_LEAST_REGISTERS, min(_USUAL_REGISTERS, _REGISTERS + self.held(of)))
+        return max(_LEAST_REGISTERS, min(_ALLOTTED_REGISTERS, _OVERHEAD + self.held(of)))
 
     def shared_bytes(self, of: WeightGradient) -> int:
         """Return the bytes of shared memory of a block."""
         return self.copies * (self.apart(of, True) + self.apart(of, False)) * BYTES[of.dtype]
 
     def is_possible(self, of: WeightGradient) -> bool:
-        """Return whether chunks begin at the same place of each tile, and planes fit shared memory."""
+        """Return whether chunks begin at the same position of each tile, and planes fit shared memory."""
         whole = self.columns * of.stride[1] % self.chunk == 0
         whole &= self.tap_columns >= of.kernel[1] or self.tap_columns * of.dilation[1] % self.chunk == 0
         whole &= self.products() <= _MOST_WRITTEN_OUT
         return whole and self.threads(of) <= _MOST_THREADS and (not self.copies or self.copies_fit(of))
 
 
-_REGISTERS, _LEAST_REGISTERS, _USUAL_REGISTERS = 10, 32, 168
-"""Registers beside the held values; the fewest registers of a thread; the number that the compiler uses if values need
-more."""
+_OVERHEAD = 10
+"""Registers other than those of values."""
+_LEAST_REGISTERS = 32
+"""The fewest registers of a thread."""
+_ALLOTTED_REGISTERS = 168
+"""The registers that the compiler allots if values need more."""
 _MOST_THREADS = 512
 _MOST_HELD = 232
 _MOST_PRODUCTS = 2100
@@ -209,7 +215,7 @@ SHARES = tuple(sorted({n << octave for n in range(1, 32) for octave in range(8) 
 
 
 def copies_pay(of: WeightGradient) -> bool:
-    """Return whether blocks may copy their part: planes of small images of a channel each, or rows of channels."""
+    """Return whether blocks may copy their part: planes of small images, or rows of channels."""
     if of.layout == "NHWC":
         return of.shape[2] > 1
     return of.groups == of.shape[1] == of.filters and prod(of.shape[2:]) <= _SMALL_PLANE
@@ -222,7 +228,7 @@ def parts(taps: int) -> list[int]:
 
 
 def candidates(of: WeightGradient, copied: bool) -> Iterator[Share]:
-    """Yield blocks worth ranking, each for all of batch and space; they copy their part first if `copied`."""
+    """Yield the blocks to rank, each for all of batch and space; they copy their part first if `copied`."""
     for base in _tiles(of):
         if base.held(of) > _MOST_HELD or base.products() > _MOST_PRODUCTS:
             continue
@@ -233,7 +239,7 @@ def candidates(of: WeightGradient, copied: bool) -> Iterator[Share]:
 
 
 def _tiles(of: WeightGradient) -> Iterator[Share]:
-    """The tiles of a thread and its taps, in blocks of a warp."""
+    """Yield the tiles and the taps of a thread, in blocks of one warp."""
     rows, columns = of.places
     first = of.layout == "NCHW"
     chunks = [n for n in (1, 2, 4, 8) if n <= widest_vector(of.dtype) and of.shape[3] % n == 0] if first else [1]
@@ -251,24 +257,26 @@ def _tiles(of: WeightGradient) -> Iterator[Share]:
 
 
 def _widths(of: WeightGradient, chunk: int) -> list[int]:
-    """The columns of a tile that begin at whole chunks of the input, without a tile of more than twice the columns."""
+    """Return the candidate numbers of columns per tile. Tiles begin at whole chunks, and have at most twice the image's
+    columns."""
     return [n for n in ACROSS if n * of.stride[1] % chunk == 0 and (n == 1 or n < 2 * of.places[1])]
 
 
 def own(of: WeightGradient) -> list[tuple[int, int]]:
-    """Return the filters of a thread, and its channels for each: several, if a group has several."""
+    """Return the candidate pairs of filters per thread and channels per filter; several channels if a group has
+    several."""
     shared, first = of.shared_filters, of.layout == "NCHW"
     inputs = [n for n in (1, 2, 4, 8) if of.per_group % n == 0]
     filters = [n for n in (1, 2, 4, 8) if (shared if first else of.filters) % n == 0]
     if not first:
         filters = [n for n in filters if n <= widest_vector(of.dtype)] if shared == of.per_group == 1 else [1]
     pairs = [(o, i) for o in filters for i in inputs if o * i <= _MOST_PAIRS]
-    several = [(o, i) for o, i in pairs if o * i >= _FEW_PAIRS] if of.groups < of.shape[1] else []
+    several = [(o, i) for o, i in pairs if o * i >= _LEAST_PAIRS] if of.groups < of.shape[1] else []
     return several or pairs
 
 
 def _taps(of: WeightGradient, pairs: int) -> Iterator[tuple[int, int]]:
-    """The rows and columns of taps of a thread: as many as registers hold, and the next fewer."""
+    """Yield the rows and columns of taps per thread: the most that registers hold, and the next smaller choice."""
     rows, columns = of.kernel
     wide = max((n for n in parts(columns) if n * pairs <= _MOST_SUMS), default=1)
     fit = [n for n in parts(rows) if n * wide * pairs <= _MOST_SUMS]
@@ -276,7 +284,7 @@ def _taps(of: WeightGradient, pairs: int) -> Iterator[tuple[int, int]]:
 
 
 def _blocks(of: WeightGradient, base: Share, copied: bool) -> Iterator[tuple[int, int, int]]:
-    """The warps of a block with tiles of their own, its warps with sums of their own, and copies of its part."""
+    """Yield the fields `warps`, `jobs` and `copies` of a block."""
     tiles, several = base.tiles(of), base.jobs_of_group(of) > 1
     if copied:
         warps = prod(tiles) if of.layout == "NCHW" else tiles[1]
@@ -287,7 +295,7 @@ def _blocks(of: WeightGradient, base: Share, copied: bool) -> Iterator[tuple[int
 
 
 def least(of: WeightGradient) -> Share:
-    """Return a share that every GPU computes, if no other is worth ranking."""
+    """Return a share that fits every GPU, for workloads without candidates."""
     return Share(1, 1, 1, 1, 1, 1, 1, 4, 1, 1, 0)
 
 
@@ -296,5 +304,7 @@ ACROSS = 1, 2, 4, 7, 8, 12, 14, 16, 24, 32
 WARPS = 1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16
 _TRIED_DOWN = 1, 2, 4, 5, 7, 8, 14
 _WASTE = 1.35
-_FEW_PAIRS, _MOST_PAIRS = 4, 16
+_LEAST_PAIRS = 4
+_MOST_PAIRS = 16
+"""Pairs of a filter and a channel per thread."""
 _MOST_SUMS = 100

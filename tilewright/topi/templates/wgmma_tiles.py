@@ -1,9 +1,8 @@
 """Tiles of a contraction by the matrix instructions of warpgroups, and their cycles.
 
-Both factors lie in shared memory, swizzled. The hardware reads them there, so that warps load no fragments. A slice has
-the 128 bytes of terms that the hardware reads of a row. The tensor cores compute it in four instructions for each
-warpgroup; meanwhile its warps copy a later slice. The time until a slice has arrived shows, unless another block of the
-multiprocessor multiplies then.
+Both factors lie in shared memory, swizzled. The hardware reads them there, so warps load no fragments. A slice has 128
+bytes of terms per row. The tensor cores compute it in four instructions per warpgroup; meanwhile its warps copy a later
+slice. The latency of a slice is exposed, unless another block of the multiprocessor multiplies meanwhile.
 """
 
 from __future__ import annotations
@@ -23,30 +22,30 @@ from .contraction import Contraction, MatrixOperand
 from .mma_tiles import MmaTile
 
 DEFAULT_ATOMS: Mapping[str, str] = {name: f"wgmma_{name}" for name in ("float16", "bfloat16", "int8", "uint8")}
-"""The atom for elements of a type, as exact as products and sums in float32."""
+"""The atom for each element type with products and sums as exact as in float32."""
 ROUNDED: Mapping[str, str] = {"float32": "wgmma_tf32"}
-"""The atom for elements of a type, if operands may lose bits beyond 11."""
+"""The atom for each element type that permits rounding of operands to 11 bits."""
 _OVERHEAD = 40
 """Registers for addresses and loops."""
 _LEAST_COLUMNS = 16
-"""Columns of the smallest tile."""
+"""The columns of the smallest tile."""
 _FEW_ROWS = 8
-"""Rows up to which vectors of sums are faster than a warpgroup."""
+"""The most rows for which vectors of sums are faster than a warpgroup."""
 _STATIONARY = 4
-"""Slices of the columns' factor that may stay in shared memory for several tiles of rows."""
+"""The most slices of the columns' factor that stay in shared memory for several tiles of rows."""
 
 
 class WgmmaTile(MmaTile):
-    """The work of a block of warpgroups: 16 rows a warp, and all columns of the block."""
+    """The tile of a block of warpgroups: each warp has 16 rows and all columns of the block."""
 
     pooled = False
     warpgroups = True
 
     @classmethod
     def covers(cls, of: Contraction, atom: Atom) -> bool:
-        """Return whether terms of both factors are neighbours, and rows fill more than half of a warpgroup's tile."""
+        """Return whether terms of both factors are contiguous, and rows fill more than half of a warpgroup's tile."""
         deep, columns = of.rows.along_depth and of.columns.along_depth, of.columns.extent
-        # Fewer columns than the smallest tile has are one tile, of whole instructions.
+        # If there are fewer columns than in the smallest tile, one tile of whole instructions covers them.
         return deep and of.rows.extent > 32 and (columns >= _LEAST_COLUMNS or columns % atom.n == 0)
 
     @classmethod
@@ -58,11 +57,11 @@ class WgmmaTile(MmaTile):
 
     @classmethod
     def is_ranked(cls, rows: tuple[int, int], columns: tuple[int, int]) -> bool:
-        """Return True: all are."""
+        """Return True: all tiles are worth ranking."""
         return True
 
     def may_stay(self, of: Contraction) -> Number:
-        """Whether the columns' factor is a few slices."""
+        """Whether the columns' factor consists of few slices."""
         return self.slices(of) <= _STATIONARY
 
     def registers(self, atom: Atom) -> Number:
@@ -70,21 +69,22 @@ class WgmmaTile(MmaTile):
         return self.columns[1] * 16 * DType(atom.accumulator).bytes // 4 // LANES + _OVERHEAD
 
     def _held(self, of: Contraction, atom: Atom, results: Number) -> Number:
-        """Return the bytes of slices in shared memory; results replace slices, unless the next tile's are in flight."""
+        """Return the bytes of slices in shared memory. Results replace slices, unless slices of the next tile are in
+        flight."""
         rows, columns = prod(self.rows), prod(self.columns)
         several = (columns + rows * self.stages) * SWIZZLE_LINE * self.slices(of) + results
         one = most((rows + columns) * SWIZZLE_LINE * self.stages, results)
         return either(self.tiles > 1, several, one) + 8 * SWIZZLE_LINE
 
     def slices(self, of: Contraction) -> Number:
-        """Slices of a block, or of each of its tiles."""
+        """Return the number of slices of a block, or of each of its tiles."""
         return ceiling(of.depth, self.depth * self.split)
 
     def is_possible(self, of: Contraction, atom: Atom, on: Hardware | None = None) -> Number:
         """Whether the hardware can run it, and every block has work."""
         on, threads = on or REFERENCE.hardware, self.warps * LANES
         rows, columns, slices = prod(self.rows), prod(self.columns), self.slices(of)
-        # Of results that go through shared memory, a tile holds no more than there are.
+        # A tile of staged results has no more rows and columns than the contraction.
         fits = (rows <= of.rows.extent) & (columns <= of.columns.extent)
         power = columns & (columns - 1) == 0
         return (
@@ -119,7 +119,7 @@ class WgmmaTile(MmaTile):
         return either(resident > 0, found + sum_cycles(self.split, results, at.stored_bytes_per_cycle, at), inf)
 
     def _issued(self, of: Contraction, machine: Machine, at: Quantities) -> Number:
-        """Return the cycles of a scheduler for the copies of a slice."""
+        """Return the scheduler cycles to copy a slice."""
         on, found = machine.hardware, 0.0 * self.warps
         for extent, operand in ((prod(self.rows), of.rows), (prod(self.columns), of.columns)):
             together = min(SWIZZLE_PIECE, operand.together * DType(of.dtype).bytes)
@@ -130,19 +130,19 @@ class WgmmaTile(MmaTile):
         return found
 
     def _written(self, of: Contraction, at: Quantities) -> Number:
-        """Return the cycles in which results, or partial sums, are stored."""
+        """Return the cycles to store results or partial sums."""
         size = either(self.split == 1, DType(of.dtype).bytes, 4)
         pairs = (size == 2) & (self.staged == 0) & (self.vectors == 0)
         rate = either(pairs, at.paired_bytes_per_cycle, at.stored_bytes_per_cycle)
         return of.rows.extent * of.columns.extent * of.batch * size / rate
 
     def _tests(self, of: Contraction, operand: MatrixOperand) -> bool:
-        """Whether a copy of a factor tests if its elements exist."""
+        """Whether the copy of a factor tests that its elements exist."""
         return of.period > 1 and operand is of.rows
 
 
 class TurnedWgmmaTile(WgmmaTile):
-    """Such a tile with a right factor of 16-bit elements, with neighbouring columns in memory.
+    """The tile of a right factor of 16-bit elements with contiguous columns in memory.
 
     A line of shared memory has 64 columns of one term. Only rows of results go through shared memory as vectors.
     """
@@ -151,7 +151,8 @@ class TurnedWgmmaTile(WgmmaTile):
 
     @classmethod
     def covers(cls, of: Contraction, atom: Atom) -> bool:
-        """Return whether the columns fill lines, and there are rows; few of them only wait for the columns' factor."""
+        """Return whether the columns fill lines, and there are enough rows: few rows would only wait for the columns'
+        factor."""
         rows, columns = of.rows, of.columns
         fits = rows.along_depth and rows.extent > _FEW_ROWS and not columns.along_depth and columns.extent >= cls.line
         return fits and DType(atom.operands).bytes == 2
@@ -163,7 +164,7 @@ class TurnedWgmmaTile(WgmmaTile):
         return found | {"columns": [each for each in found["columns"] if each[-1] % cls.line == 0]}
 
     def may_stay(self, of: Contraction) -> Number:
-        """Return False: slices of the columns' factor have an order of their own."""
+        """Return False: slices of the columns' factor have a different order."""
         return False
 
     def is_possible(self, of: Contraction, atom: Atom, on: Hardware | None = None) -> Number:
@@ -172,12 +173,12 @@ class TurnedWgmmaTile(WgmmaTile):
 
 
 def _row_tiles(operand: MatrixOperand) -> list[list[int]]:
-    """Ways to split rows over blocks, warps and the 16 rows of one: one to four warpgroups."""
+    """Return the splits of rows over blocks, warps and the 16 rows of a warp: one to four warpgroups."""
     return [[-1, WARPGROUP * n, 16] for n in (1, 2, 3, 4) if n == 1 or n * 64 <= operand.extent]
 
 
 def _column_tiles(operand: MatrixOperand, atom: Atom) -> list[list[int]]:
-    """Ways to split columns over blocks and the tile of all warps."""
+    """Return the splits of columns over blocks and the tile of all warps."""
     widths = [
         n for n in (_LEAST_COLUMNS, 32, 64, 96, 128, 160, 192, 224, 256) if n == _LEAST_COLUMNS or n <= operand.extent
     ]

@@ -1,12 +1,12 @@
 """Windows over channels-last images by matrix instructions: a tile of the image lies in shared memory once.
 
 An implicit matrix product reads each element of the image once per tap of the window. Here a block fetches the part of
-the padded image under the windows of a tile, and multiplies it by the weights of one tap after another, each time moved
-by that tap. The weights of the block's filters stay in shared memory for all of its tiles, of which the next ones are
-fetched meanwhile. So between two tiles there are neither copies nor barriers to wait for.
+the padded image under the windows of a tile. It multiplies this part by the weights of one tap after another, shifted
+by the tap each time. The weights of the block's filters stay in shared memory for all of its tiles, and the next tiles
+are fetched meanwhile. So a tile waits for neither copies nor barriers.
 
-Matrix instructions, or the shared memory that holds their operands, bound a block. The model takes the larger of both,
-and adds the time that is not hidden behind them.
+A block is bound by matrix instructions or by the bandwidth of shared memory. The model takes the longer of both times,
+and adds the time that they do not hide.
 """
 
 from __future__ import annotations
@@ -42,20 +42,20 @@ from .tile_model import TileModel, WarpTile
 from .workload import sum_dtype
 
 Pair = tuple[int, int]
-"""Along one dimension of a block's tile: warps, and the tile of one warp."""
+"""The split of a block's tile along one dimension: warps, and the tile of one warp."""
 _OVERHEAD = 60
-"""Registers beside sums and fragments."""
+"""Registers other than those of sums and fragments."""
 _CHANNELS = 64
-"""Channels up to which the model's times are right. With more, filters leave little room for the image. The measured
-layers take 1.1 to 5 times as long as their products, which the model does not see."""
+"""The most channels for which the model's times are right. With more channels, filters leave little room for the image.
+The measured layers then take 1.1 to 5 times as long as their products, which the model does not predict."""
 _MOST_TERMS = 2048
-"""Matrix instructions that are written out for a warp; more take too long to compile."""
+"""The most unrolled matrix instructions of a warp; more take too long to compile."""
 _UNROLLED = 3
-"""Rows of a window up to which they are written out."""
+"""The most rows of a window that are unrolled."""
 NEEDS = Needs(
     atoms={name: name for name in ("float16", "bfloat16", "int8", "uint8")}, layouts=("NHWC",), scope="windows"
 )
-"""Weights of 32-bit elements take more shared memory than there is."""
+"""The requirements. Weights of 32-bit elements would exceed shared memory."""
 
 
 def atom_of(of: Conv2dLayer) -> Atom:
@@ -65,7 +65,7 @@ def atom_of(of: Conv2dLayer) -> Atom:
 
 @dataclass(frozen=True)
 class WindowBlock(WarpTile):
-    """The work of a block: rows, columns and filters over warps and their tiles; and how it runs."""
+    """The tile of a block: rows, columns and filters over warps and per warp, and the way it is computed."""
 
     KNOBS: ClassVar = {**{name: name for name in ("rows", "columns", "filters", "tiles", "stages")}, "store": "staged"}
     SIZES: ClassVar = ("rows", "columns", "filters")
@@ -89,7 +89,7 @@ class WindowBlock(WarpTile):
         return prod(self.rows), prod(self.columns), prod(self.filters)
 
     def count(self, of: Conv2dLayer) -> int:
-        """Tiles of all images, for the filters of one block."""
+        """The number of tiles of all images, for the filters of one block."""
         return of.shape[0] * prod(ceil(extent / size) for extent, size in zip(of.places, self.block, strict=False))
 
     def blocks(self, of: Conv2dLayer) -> int:
@@ -105,7 +105,7 @@ class WindowBlock(WarpTile):
     def shared_bytes(self, of: Conv2dLayer) -> tuple[int, int, int]:
         """Bytes of shared memory: for the weights, for one tile of the image, and for its results; with padding.
 
-        Rows of results are padded as the constants were fitted to them; few filters take more, see `fits`.
+        Rows of results are padded as they were when the constants were fitted. Few filters take more; see `fits`.
         """
         word, (rows, columns, filters), channels = DType(of.element).bytes, self.block, of.shape[1]
         seen = of.seen(rows, columns)
@@ -114,11 +114,12 @@ class WindowBlock(WarpTile):
         return filters * (prod(of.kernel) * channels * word + 16), prod(seen) * line, results
 
     def block_bytes(self, of: Conv2dLayer) -> int:
-        """Return the bytes of shared memory of a block. Results replace the image, unless the next one is in flight."""
+        """Return the bytes of shared memory of a block. Results replace the image, unless the next image is in
+        flight."""
         return self._held(*self.shared_bytes(of))
 
     def fits(self, of: Conv2dLayer, most: int) -> bool:
-        """Return whether `most` bytes hold a block, with each row of results in its own banks."""
+        """Return whether a block fits `most` bytes, with each row of results in banks of its own."""
         (taps, image, _), (rows, columns, filters), word = self.shared_bytes(of), self.block, DType(of.result).bytes
         results = rows * columns * padded_row(filters, word) * word if self.staged else 0
         return max(self.block_bytes(of), self._held(taps, image, results)) <= most
@@ -175,8 +176,8 @@ def depth_of(of: Conv2dLayer) -> int:
 def choices(of: Conv2dLayer) -> dict[str, list[Any]]:
     """Return the choices of the knobs.
 
-    `rows`, `columns`, `filters`: of results, over blocks, warps, and the tile of one warp; columns by the eight lines
-    that lanes load together. `tiles`: tiles that a block computes one after another. `stages`: tiles of the image in
+    `rows`, `columns`, `filters`: of results, over blocks, warps, and the tile of one warp; columns in groups of eight,
+    which lanes load together. `tiles`: tiles that a block computes one after another. `stages`: tiles of the image in
     flight. `store`: whether results go from fragments to memory, or through shared memory as whole vectors.
     """
 
@@ -228,14 +229,15 @@ def compared(of: Conv2dLayer, cycles: float) -> float:
 
 
 def computes(of: Conv2dLayer, machine: Machine) -> bool:
-    """Return whether the channels fill whole instructions, and a GPU has room for the weights of some filters."""
+    """Return whether the channels fill whole instructions, and shared memory has room for the weights of some
+    filters."""
     plain = of.groups == 1 and of.kernel != (1, 1)
     return plain and of.shape[1] % atom_of(of).k == 0 and _has_tiles(of, machine)
 
 
 @lru_cache(maxsize=256)
 def _has_tiles(of: Conv2dLayer, machine: Machine) -> bool:
-    """Return whether there is a tile to rank; ranking all of them takes 100 ms."""
+    """Return whether there is a tile to rank. Ranking all tiles would take 100 ms."""
     return next(candidates(of, machine), None) is not None
 
 
@@ -298,8 +300,8 @@ def schedule(of: Conv2dLayer, config: Config, s: ScheduleHandle, t: Tensors) -> 
 
 
 def _over_tiles(tile: WindowBlock, s: ScheduleHandle, out: Tensor) -> tuple[IterVar, IterVar, IterVar, list[IterVar]]:
-    """Split the loops of a result; returns the loops over tiles of filters, blocks, the tiles of one, and within a
-    tile."""
+    """Split the loops of a result; returns the loops over tiles of filters, over blocks, over a block's tiles, and
+    within a tile."""
     n, *axes = out.op.axis
     (yo, y), (xo, x), (fo, f) = (s[out].split(a, factor=size) for a, size in zip(axes, tile.block, strict=True))
     s[out].reorder(fo, n, yo, xo, y, x, f)
@@ -308,7 +310,7 @@ def _over_tiles(tile: WindowBlock, s: ScheduleHandle, out: Tensor) -> tuple[Iter
 
 
 def _bind_warps(tile: WindowBlock, s: ScheduleHandle, holder: Tensor, axes: list[IterVar]) -> IterVar:
-    """Split a tile over warps; returns the innermost loop of the warps."""
+    """Split a tile over warps; returns the innermost loop over warps."""
     pairs = (tile.rows, tile.columns, tile.filters)
     (yw, y), (xw, x), (fw, f) = (s[holder].split(a, factor=pair[1]) for a, pair in zip(axes, pairs, strict=True))
     s[holder].reorder(yw, xw, fw, y, x, f)

@@ -1,7 +1,7 @@
-"""The workloads of packaged templates, at one size: convolutions, checked, declared, and computed by NumPy.
+"""The workloads of packaged templates: convolutions of one size, with checks, declarations, and results by NumPy.
 
-Sizes are given as one writes them: an int stands for every side, `padding` may be a word. Fields are canonical, so that
-two spellings of one thing are one workload in a log.
+Options accept short forms: an int stands for every side, and `padding` may be a word. Fields are canonical, so that two
+spellings of the same options are one workload in a log.
 """
 
 from __future__ import annotations
@@ -32,12 +32,13 @@ _USUAL = {
 }  # fmt: skip
 """Values of options that descriptions leave out: the defaults of all workloads."""
 INTEGERS = ("int8", "uint8")
-"""Element types whose products are summed, and stored, as int32; of convolutions and products of matrices."""
+"""Element types with int32 sums and results, in convolutions and matrix products."""
 
 
 @dataclass(frozen=True)
 class Convolution(ABC):
-    """One convolution; `shape` is the input's, `kernel` the window's, `padding` the zeros before and then after."""
+    """One convolution: `shape` of the input, `kernel` sizes of the window, `padding` with the zeros before, then
+    after."""
 
     name: ClassVar[str]
     """Its name for users."""
@@ -68,12 +69,12 @@ class Convolution(ABC):
         """Fresh tensors: data and weights."""
 
     def kernels_in(self, weights: Tensor) -> Tensor:
-        """Return the weights that `sums` multiplies by: a view of the given ones, or these."""
+        """Return the weights that `sums` multiplies by: a view of the given weights, or the weights themselves."""
         return weights
 
     @abstractmethod
     def sums(self, data: Tensor, weights: Tensor) -> Tensor:
-        """The convolution, declared plainly, in the type in which it is summed."""
+        """Return the plain declaration of the convolution, in the type of the sums."""
 
     @property
     def expression(self) -> Expression | None:
@@ -82,7 +83,7 @@ class Convolution(ABC):
 
     @property
     def options(self) -> dict[str, Any]:
-        """The options of `of` that create the workload, in short forms and without usual values."""
+        """The options of `of` that create the workload, in short forms and without default values."""
         given = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "backwards"}
         found = {name: value for name, value in given.items() if name not in _USUAL or value != _USUAL[name]}
         return found | ({"padding": shortened(found["padding"])} if "padding" in found else {})
@@ -90,7 +91,7 @@ class Convolution(ABC):
     @property
     @abstractmethod
     def terms(self) -> int:
-        """How many products one result sums."""
+        """The number of products per sum."""
 
     @property
     @abstractmethod
@@ -104,7 +105,7 @@ class Convolution(ABC):
 
     @property
     def result(self) -> str:
-        """The type of the result: the type of data and weights, or int32 for integers."""
+        """The type of the result: that of data and weights, or int32 for integers."""
         return "int32" if self.element in INTEGERS else self.element
 
     @property
@@ -114,12 +115,12 @@ class Convolution(ABC):
 
     @property
     def channels(self) -> int:
-        """How many channels the result has."""
+        """The number of channels of the result."""
         return 1
 
     @property
     def channel_axis(self) -> int | None:
-        """Which dimension of the result counts channels; None if there is one channel and no dimension."""
+        """The result's dimension of channels; None if there is one channel and no such dimension."""
         return None
 
     def inputs(self, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
@@ -142,12 +143,12 @@ class Convolution(ABC):
         return [*given], [self.numpy(*(values.astype(np.float64) for values in given))]
 
     def torch(self, data: Any, weights: Any) -> list[tuple[str, Callable[[], Any]]]:
-        """PyTorch's ways to compute it from two tensors, as benchmarks time them: (how, call)."""
+        """Return PyTorch's implementations on two tensors, which benchmarks time: pairs of a name and a call."""
         return []
 
     @property
     def flop(self) -> float:
-        """Floating-point operations of one run: a product and a sum a term."""
+        """Floating-point operations of one run: a product and a sum per term."""
         return 2.0 * self.terms * prod(self.out_shape)
 
     @property
@@ -172,7 +173,7 @@ class Convolution(ABC):
 
 
 def written(value: Any) -> str:
-    """An option's value as the command line has it: 3x3 for a pair."""
+    """Return an option's value as written on the command line: 3x3 for a pair."""
     return "x".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
@@ -180,7 +181,7 @@ def written(value: Any) -> str:
 
 
 def sizes(who: str, option: str, value: Any, count: int, least: int = 1) -> tuple[int, ...]:
-    """`value` as `count` ints, an int standing for all of them; UserError for anything else."""
+    """Return `value` as `count` ints; a single int stands for all of them. UserError for anything else."""
     given = tuple(value) if isinstance(value, (tuple, list)) else (value,) * count
     if len(given) != count or not _all_ints(given, least):
         what = "a whole number" if count == 1 else f"a whole number, or {count} of them,"
@@ -193,7 +194,7 @@ def sizes(who: str, option: str, value: Any, count: int, least: int = 1) -> tupl
 
 
 def shape_of(who: str, value: Any, letters: str) -> tuple[int, ...]:
-    """The input's shape, one size a letter."""
+    """Return the input's shape, one size per letter."""
     given = tuple(value) if isinstance(value, (tuple, list)) else (value,)
     if len(given) != len(letters) or not _all_ints(given, 1):
         meaning = {"NCHW": "batch x channels x height x width: say 1x64x56x56", "M": "one length: say 16384",
@@ -215,7 +216,7 @@ def border(who: str, padding: Any, covered: tuple[int, ...], stride: tuple[int, 
 
 
 def check_fits(who: str, sizes: tuple[int, ...], covered: tuple[int, ...], padding: tuple[int, ...]) -> None:
-    """Raise UserError if a window does not fit once into the padded input."""
+    """Raise UserError if the window does not fit into the padded input."""
     whole = padded(sizes, padding)
     if any(c > p for c, p in zip(covered, whole, strict=True)):
         raise UserError(
@@ -226,7 +227,7 @@ def check_fits(who: str, sizes: tuple[int, ...], covered: tuple[int, ...], paddi
 
 
 def dtype_of(who: str, dtype: str, further: tuple[str, ...] = ()) -> str:
-    """The element type, of `DTYPES` and `further` ones; raises UserError if templates do not cover it."""
+    """Return the element type, one of `DTYPES` and `further`; raises UserError if templates do not cover it."""
     if dtype not in (*DTYPES, *further):
         known = ", ".join((*DTYPES, *further))
         raise UserError(f"dtype {dtype} is not covered", primitive=who, fix=f"give {known}")
@@ -234,14 +235,14 @@ def dtype_of(who: str, dtype: str, further: tuple[str, ...] = ()) -> str:
 
 
 def sum_dtype(dtype: str) -> str:
-    """The type in which products of elements are summed: float32 for 16-bit floats, int32 for integers."""
+    """Return the type of sums of products: float32 for 16-bit floats, int32 for integers."""
     if dtype in INTEGERS:
         return "int32"
     return "float64" if dtype == "float64" else "float32"
 
 
 def shortened(padding: tuple[int, ...]) -> tuple[int, ...]:
-    """Return a padding without its second half, if both halves are equal."""
+    """Return a padding without its second half if both halves are equal."""
     half = len(padding) // 2
     return padding[:half] if padding[:half] == padding[half:] else padding
 

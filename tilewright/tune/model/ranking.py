@@ -22,9 +22,18 @@ from .scoring import Scorer
 MOST_SCORED_COMPLETELY = 12_000
 """Largest number of configurations of a space that is scored completely."""
 LATER = 0.03
-_DRAWN, _BEST_KEPT, _ROUNDS, _CHILDREN = 2048, 96, 8, 1024
-_NEIGHBOURS, _NEIGHBOURS_KEPT, _NEIGHBOUR_ROUNDS = 96, 8, 4
-"""Configurations that a round beside the default configuration scores, and how many it begins at; the rounds."""
+_RANDOM_CANDIDATES = 2048
+"""Random configurations that a search of the space starts from."""
+_PARENTS = 96
+"""The best configurations that each round varies."""
+_ROUNDS = 8
+_CHILDREN = 1024
+"""Configurations that each round scores."""
+_NEIGHBOURS = 96
+"""Configurations near the default one that each round scores."""
+_NEIGHBOUR_PARENTS = 8
+"""The best configurations that each of these rounds varies."""
+_NEIGHBOUR_ROUNDS = 4
 _SMALL_SPACE_SHARE = 0.05
 """The part of `MOST_SCORED_COMPLETELY` up to which a space is scored completely at any effort."""
 
@@ -105,8 +114,8 @@ class Ranking:
         else:
             self._begin_at_default()
             if self.effort:
-                self._score(self.space.draw(self.rng, int(_DRAWN * self.effort)))
-                self._walk(max(count, int(_BEST_KEPT * self.effort)))
+                self._score(self.space.draw(self.rng, int(_RANDOM_CANDIDATES * self.effort)))
+                self._walk(max(count, int(_PARENTS * self.effort)))
         order = self._default_first(self._of_different_kinds())[:count]
         return Ranked(tuple(index for _, index in order), tuple(seconds for seconds, _ in order))
 
@@ -118,7 +127,7 @@ class Ranking:
         start = np.array([self.space.point(default.find())], dtype=np.int64)
         self._score(start)
         for _ in range(_NEIGHBOUR_ROUNDS):
-            best = [index for _, index in self._in_order()[:_NEIGHBOURS_KEPT]]
+            best = [index for _, index in self._in_order()[:_NEIGHBOUR_PARENTS]]
             if best:
                 start = np.array([self.space.point(i) for i in best], dtype=np.int64)
             self._score(self.moves.mutated(np.repeat(start, -(-_NEIGHBOURS // len(start)), axis=0)))

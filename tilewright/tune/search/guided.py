@@ -26,19 +26,24 @@ from ..task import Task
 from .annealing import AnnealingSearch
 from .search import Search, Seen
 
-_ELITE_SIZE, _ELITE_PER_KIND = 32, 4
-"""The number of configurations that new ones are made of, and how many of them may have the same tiles of threads."""
-_MUTATED, _CROSSED, _RANDOM, _RANKED = 640, 256, 192, 256
+_ELITE_SIZE = 32
+"""The number of the best configurations that new ones are made of."""
+_ELITE_PER_KIND = 4
+"""The most of these configurations with the same tiles of threads."""
+_MUTATED_CANDIDATES = 640
+_CROSSED_CANDIDATES = 256
+_RANDOM_CANDIDATES = 192
+_RANKED_CANDIDATES = 256
+"""Candidates of a batch by their origin."""
 _LEAST_DISTANCE = 0.15
 """Candidates whose features differ less (in standard deviations of the pool) are not measured in one batch."""
 _BATCHES_WITHOUT_GAIN = 3
 """Number of batches without gain after which the search explores elsewhere."""
 _LEAST_GAIN_FACTOR = 1.005
-_SAMPLE_SIZES, _MOST_STRUCTURES = (32, 160), 0.94
-"""The sizes of the samples that show whether the model covers a space, and the largest share of structures.
-
-The model does not cover a space if the samples have more structures than this share of their configurations.
-"""
+_SAMPLE_SIZES = (32, 160)
+"""The sizes of the samples that show whether the model covers a space."""
+_MOST_STRUCTURES_SHARE = 0.94
+"""The model covers a space unless a sample has more structures than this share of its configurations."""
 _MOST_RESULTS_LEARNED = 600
 """Number of results to learn from, the fastest first."""
 _FAILURE_SLOWDOWN = 8.0
@@ -106,7 +111,7 @@ class GuidedSearch(Search):
             seen += len(some)
             if not np.isfinite(self.scorer.score(some).seconds).any():
                 return False
-            if 2 * self.scorer.structures.count <= seen or self.scorer.structures.count > _MOST_STRUCTURES * seen:
+            if 2 * self.scorer.structures.count <= seen or self.scorer.structures.count > _MOST_STRUCTURES_SHARE * seen:
                 return 2 * self.scorer.structures.count <= seen
         return False
 
@@ -150,7 +155,7 @@ class GuidedSearch(Search):
         found = self._new(self._advised, count)
         self._advised = [i for i in self._advised if i not in self.tried]
         if not self._ranked:
-            self._ranked = list(self._ranking.best(4 * _RANKED).indices)
+            self._ranked = list(self._ranking.best(4 * _RANKED_CANDIDATES).indices)
         best = min(self._seconds.values(), default=np.inf)
         if self._seconds:
             self._stale = 0 if best * _LEAST_GAIN_FACTOR < self._best_at_last else self._stale + 1
@@ -174,14 +179,14 @@ class GuidedSearch(Search):
             return [i for i in self._all if i not in self.tried]
         elite = [] if elsewhere else self._elite()
         start = elite or [i for i in self._ranked if i not in self.tried][:_ELITE_SIZE]
-        made = [self.space.draw(self.rng, _RANDOM * (4 if elsewhere else 1))]
+        made = [self.space.draw(self.rng, _RANDOM_CANDIDATES * (4 if elsewhere else 1))]
         if start:
             points = np.array([self.space.point(i) for i in start], dtype=np.int64)
             weights = 1.0 / (np.arange(len(points)) + 4)
-            parents = points[self.rng.choice(len(points), size=_MUTATED, p=weights / weights.sum())]
+            parents = points[self.rng.choice(len(points), size=_MUTATED_CANDIDATES, p=weights / weights.sum())]
             made.append(self._moves.mutated(parents))
-            made.append(self._moves.mutated(self._moves.crossed(points, _CROSSED)))
-        ranked = [i for i in self._ranked if i not in self.tried][:_RANKED]
+            made.append(self._moves.mutated(self._moves.crossed(points, _CROSSED_CANDIDATES)))
+        ranked = [i for i in self._ranked if i not in self.tried][:_RANKED_CANDIDATES]
         return list(dict.fromkeys([*ranked, *self.space.indices(np.concatenate(made))]))
 
     @cached_property
