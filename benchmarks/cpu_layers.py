@@ -150,7 +150,7 @@ def main() -> None:
         kinds.setdefault(kind(problem), []).append((their / mine, kept))
         if min(mine, their) >= SHORT:
             times = {"ours": float(f"{mine:.4g}"), "theirs": float(f"{their:.4g}")}
-            rows.append({"problem": problem.described(), "device": cpu_device(instruction_set()), **times})
+            rows.append({"problem": problem.description(), "device": cpu_device(instruction_set()), **times})
     if given.rivals is not None:
         write_rivals(given.rivals, rows)
     lines = [summary(what, own) for what, own in kinds.items()]

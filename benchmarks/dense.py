@@ -244,7 +244,7 @@ def keep(line: dict[str, Any], folder: Path) -> None:
             "conv", of.shape, of.filters, of.kernel, of.stride, of.padding, of.dilation, of.groups, of.dtype, of.layout,
             precision=precision,
         )  # fmt: skip
-        row = {"problem": problem.described(), "device": "NVIDIA H200"}
+        row = {"problem": problem.description(), "device": "NVIDIA H200"}
         with (folder / "rivals.jsonl").open("a", encoding="utf-8") as file:
             times = {"ours": line["times"]["best"] * 1e-6, "theirs": line["pytorch"] * 1e-6}
             file.write(json.dumps({**row, **times}) + "\n")

@@ -99,7 +99,7 @@ def main() -> None:
         shipped.table[name] = _added(name, fit(layers)) if given.add else fit(layers)
         for problem, ours, theirs in random.Random(0).sample(layers, min(given.rivals, len(layers))):
             times = {"ours": float(f"{ours:.4g}"), "theirs": float(f"{theirs:.4g}")}
-            shipped.rows.append({"problem": problem.described(), "device": rivals.cpu_device(name), **times})
+            shipped.rows.append({"problem": problem.description(), "device": rivals.cpu_device(name), **times})
     if not given.judge:
         known = json.loads(cpu_rates.SHIPPED.read_text(encoding="utf-8")) if cpu_rates.SHIPPED.exists() else {}
         text = json.dumps({**known, **shipped.table}, indent=1)

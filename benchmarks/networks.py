@@ -203,7 +203,7 @@ def measure(problem: Problem, programs: list[Tried], folder: Path) -> str:
     times.update(zip(finalists, ours, strict=True))
     best = min(finalists, key=times.__getitem__)
     first, fastest, took = times[right[0]], times[best], time.perf_counter()
-    row = {"problem": problem.described(), "device": bench.on.name, "ours": fastest, "theirs": theirs}
+    row = {"problem": problem.description(), "device": bench.on.name, "ours": fastest, "theirs": theirs}
     tried = [(programs[at].template, programs[at].index, seconds) for at, seconds in times.items()]
     line = json.dumps({**row, "record": _record(problem, programs[best], fastest), "tried": tried})
     _append(folder / LAYERS, line)
@@ -237,7 +237,7 @@ def _tried(problem: Problem, programs: list[Tried], folder: Path) -> str:
     try:
         return measure(problem, programs, folder)
     except (RuntimeError, TVMError) as failure:
-        _append(folder / FAILED, json.dumps({"problem": problem.described(), "why": str(failure)}))
+        _append(folder / FAILED, json.dumps({"problem": problem.description(), "why": str(failure)}))
         if torch.cuda.is_available():
             torch.cuda.synchronize()  # which fails if nothing else can run any more
         return f"{problem}: {failure}"

@@ -242,7 +242,7 @@ def layers(layers_of: Iterator[Problem], rivals: Path | None, seconds: float, on
         except Exception as error:
             print(f"{problem}: {error}")
             continue
-        rows.append({"problem": problem.described(), "device": _device(on), "ours": ours, "theirs": theirs})
+        rows.append({"problem": problem.description(), "device": _device(on), "ours": ours, "theirs": theirs})
         op = "depthwise" if problem.depthwise and problem.op == CONV else problem.op
         kind = f"{op} {problem.dtype} {problem.layout}"
         gains.setdefault(kind, []).append(theirs / ours)
@@ -264,7 +264,7 @@ def layers(layers_of: Iterator[Problem], rivals: Path | None, seconds: float, on
 
 
 def _device(on: Any) -> str:
-    return cuda_kernels.described(on.index)[1] if GPU else f"cpu {fingerprint.machine(on)}"
+    return cuda_kernels.architecture_and_name(on.index)[1] if GPU else f"cpu {fingerprint.machine(on)}"
 
 
 # Models

@@ -178,7 +178,7 @@ def measured(problem: Problem, kernels: bool, training: bool = False) -> dict[st
             again = medians([call, theirs])
             if their / mine < again[1] / again[0]:
                 mine, their = again
-        row: dict[str, Any] = {"problem": problem.described(), "call": mine, "theirs": their, "runs": runs.how}
+        row: dict[str, Any] = {"problem": problem.description(), "call": mine, "theirs": their, "runs": runs.how}
         row |= {"ours": mine if runs.how == OURS else kernel} if kernels and not refused else {}
         return {**row, "first": first, "error": error, "why": runs.why}
 
@@ -203,7 +203,7 @@ def worker(job: int, jobs: int, given: argparse.Namespace, rows: Any) -> None:
         try:
             row = measured(problem, given.kernels, given.training)
         except Exception as failed:
-            row = {"problem": problem.described(), "failed": f"{type(failed).__name__}: {failed}"}
+            row = {"problem": problem.description(), "failed": f"{type(failed).__name__}: {failed}"}
         if row is not None:
             left -= 1
             rows.put(row)

@@ -128,7 +128,7 @@ def of_sweep(folder: Path, log: str) -> list[Line]:
             first = (line["trials"][0]["template"], line["trials"][0]["index"], line.get("untuned", inf) * 1e-6)
             theirs = line[_SAME_ORDER[of.layout]] * 1e-6
             sides = {
-                "problem": problem.described(),
+                "problem": problem.description(),
                 "device": line.get("device", DEVICE),
                 "ours": line["tuned"] * 1e-6,
                 "theirs": theirs,

@@ -128,7 +128,7 @@ def measure(problem: Problem, programs: list[tuple[Tried, float | None]]) -> Lin
         {"template": at.template, "index": at.index, "expected": expected, "us": seconds * 1e6}
         for (at, expected, _), seconds in zip(right, ours, strict=True)
     ]
-    return {"problem": problem.described(), "wrong": len(runs) - len(right), "pytorch": theirs * 1e6, "tried": tried}
+    return {"problem": problem.description(), "wrong": len(runs) - len(right), "pytorch": theirs * 1e6, "tried": tried}
 
 
 def shown(problem: Problem, line: Line) -> str:

@@ -111,7 +111,7 @@ def measured(problem: Problem) -> dict[str, Any]:
     mine, theirs = time_both(problem, cuda(), ours.executable)
     chosen = plan_for(problem, cuda(), torch_tensors.RIVAL).choice
     return {
-        "problem": problem.described(),
+        "problem": problem.description(),
         "error": error,
         "ours": mine,
         "theirs": theirs,

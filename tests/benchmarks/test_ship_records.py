@@ -14,7 +14,7 @@ from benchmarks.timed_rows import workload_of
 from tilewright.functional.arguments.problem import CONV, Problem
 from tilewright.functional.planning import rivals
 
-LAYER = Problem(CONV, (8, 64, 28, 28), 64, (3, 3), (1, 1), (1, 1, 1, 1), (1, 1), 64, "float16", "NHWC").described()
+LAYER = Problem(CONV, (8, 64, 28, 28), 64, (3, 3), (1, 1), (1, 1, 1, 1), (1, 1), 64, "float16", "NHWC").description()
 
 
 def record(strategy: str, seconds: float, channels: int = 64) -> dict[str, Any]:

@@ -21,8 +21,8 @@ from tilewright.functional.arguments.problem import (
 from tilewright.functional.planning import kernel_choice, rivals
 from tilewright.functional.planning.compiler import (
     Selection,
+    decision_of,
     default_selection,
-    described,
     selection_of,
     strategies_of,
     weight_orders,
@@ -54,7 +54,7 @@ def test_an_index_of_two_spaces_comes_back_as_its_own_workload() -> None:
     assert len({each.workload for each in selections}) == 2
     assert len({(each.template.name, each.config.index) for each in selections}) == 1
     for selection in selections:
-        found = selection_of(POINTWISE, CUDA, described(selection))
+        found = selection_of(POINTWISE, CUDA, decision_of(selection))
         assert found is not None
         assert (found.template, found.workload) == (selection.template, selection.workload)
         assert dict(found.config) == dict(selection.config)
@@ -65,7 +65,7 @@ def test_an_index_of_two_spaces_comes_back_as_its_own_workload() -> None:
 def test_the_default_comes_back_from_its_decision(target: str, changed: dict[str, Any]) -> None:
     problem, on = POINTWISE._replace(**changed), Target(target)
     chosen = default_selection(problem, on)
-    found = selection_of(problem, on, described(chosen))
+    found = selection_of(problem, on, decision_of(chosen))
     assert found is not None
     assert (found.template, found.workload, found.config.index) == (
         chosen.template,
@@ -76,7 +76,7 @@ def test_the_default_comes_back_from_its_decision(target: str, changed: dict[str
 
 def test_a_decision_of_an_older_version_loads() -> None:
     chosen = default_selection(POINTWISE, CUDA)
-    stored = described(chosen)._asdict()
+    stored = decision_of(chosen)._asdict()
     del stored["weights"]
     assert Decision(**stored).weights == ""
     selection_of(POINTWISE, CUDA, Decision(**stored))

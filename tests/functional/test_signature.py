@@ -11,18 +11,18 @@ from tilewright.core.target import Target
 from tilewright.functional.arguments.activations import activation_name
 from tilewright.functional.arguments.call import CallOptions
 from tilewright.functional.arguments.problem import Problem
-from tilewright.functional.arguments.signature import Arrays, Described, signature
+from tilewright.functional.arguments.signature import ArrayProperties, Arrays, signature
 from tilewright.functional.planning.compiler import strategies_of
 
 HERE = ("cpu", 0)
 
 
 def seen(shape, dtype="float32", device=HERE, last=False):
-    return Described(tuple(shape), dtype, device, last)
+    return ArrayProperties(tuple(shape), dtype, device, last)
 
 
 def call(name="conv2d", x=(2, 4, 9, 8), w=(8, 2, 3, 3), bias=None, residual=None, out=None, **options):
-    given = [a if isinstance(a, Described) or a is None else seen(a) for a in (x, w, bias, residual, out)]
+    given = [a if isinstance(a, ArrayProperties) or a is None else seen(a) for a in (x, w, bias, residual, out)]
     usual = {"conv2d": {"groups": 2}, "depthwise_conv2d": {"groups": None}}.get(name, {})
     return signature(name, Arrays(*given), CallOptions(**{**usual, **options}))
 
@@ -74,7 +74,7 @@ def test_channels_last_memory_is_another_problem_of_the_same_shape() -> None:
 
 def test_a_problem_is_read_as_it_was_written() -> None:
     problem = call(padding="same", bias=(8,)).problem
-    assert Problem.read(problem.described()) == problem
+    assert Problem.read(problem.description()) == problem
     assert str(problem) == "conv  2x4x9x8  weights 8x2x3x3  padding 1x1x1x1  groups 2  bias  float32  NCHW"
 
 

@@ -202,7 +202,7 @@ def test_calls_without_a_budget_use_what_a_later_search_found(library: str, monk
     def found(problem: Any, on: Any, target: Any, *_: Any) -> Any:
         usual = compiler.default_selection(problem, target)
         relu = compiler.epilogue_of(problem._replace(activation="relu"), None)
-        return compiler.described(usual)._replace(tuned=1), compiler.compiled(usual, target, relu)
+        return compiler.decision_of(usual)._replace(tuned=1), compiler.compiled(usual, target, relu)
 
     def call() -> Any:
         return tw.conv2d(x, w, groups=6)
@@ -256,7 +256,7 @@ def test_a_measured_decision_counts_for_its_number_of_threads(library: str, monk
 
     def found(problem: Any, on: Any, target: Any, epilogue: Any, *_: Any) -> Any:
         usual = compiler.default_selection(problem, target)
-        choice = compiler.described(usual)._replace(tuned=1, why=f"measured with {has()} threads")
+        choice = compiler.decision_of(usual)._replace(tuned=1, why=f"measured with {has()} threads")
         return choice, compiler.compiled(usual, target, epilogue)
 
     def reason(threads: int, tune: float | None = None) -> str:

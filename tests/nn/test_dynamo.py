@@ -811,7 +811,7 @@ def test_the_faster_graph_runs_on_a_cpu(ours: float, told: str, monkeypatch: pyt
     model, x = nn.Conv2d(4, 4, 3, groups=4).eval(), torch.randn(3, 4, 9, 9)
     timed: list[int] = []
     monkeypatch.setenv("TILEWRIGHT_CACHE", str(tmp_path))
-    monkeypatch.setattr(graph_choice, "_LONGEST", 1e9)  # a slow first run on a loaded machine must not decide
+    monkeypatch.setattr(graph_choice, "_MOST_SECONDS", 1e9)  # a slow first run on a loaded machine must not decide
     monkeypatch.setattr(graph_choice, "compare", lambda *_, **__: timed.append(1) or seconds(ours, 2.0))
     compiled = []
     for _ in range(2):  # the second time by the decision on disk
@@ -827,7 +827,7 @@ def test_the_faster_graph_runs_on_a_cpu(ours: float, told: str, monkeypatch: pyt
 
 def test_a_decision_is_read_from_the_entry_of_its_own_graph(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
     monkeypatch.setenv("TILEWRIGHT_CACHE", str(tmp_path))
-    monkeypatch.setattr(graph_choice, "_LONGEST", 1e9)
+    monkeypatch.setattr(graph_choice, "_MOST_SECONDS", 1e9)
     monkeypatch.setattr(graph_choice, "compare", lambda *_, **__: seconds(1.0, 2.0))
 
     def decided(text: str) -> str:

@@ -24,7 +24,7 @@ _LARGE_INSTRUCTIONS = 256
 
 
 def inline_cheap(s: ScheduleHandle, target: Target, staying: Sequence[Operation] = ()) -> list[Operation]:
-    """Inline element-wise stages except those in `staying`; returns the stages that are too expensive to inline."""
+    """Inline element-wise stages not in `staying`; returns the stages that are too expensive to inline."""
     schedule = s.value
     order = [stage.op for stage in schedule.in_order() if not isinstance(stage.op, PlaceholderOp)]
     fixed = _of_scans(order)

@@ -96,7 +96,7 @@ def _layer(named: str, torch: Any, layers: Any) -> tuple[Any, str]:
         shown = ", ".join(inner[:8]) + (", ..." if len(inner) > 8 else "")
         fix = f"give one of its layers: {shown}" if inner else "name a convolution or a pooling"
         raise UserError(f"{path} is a {type(value).__name__}, not a layer of ours", fix=fix, where="")
-    what, fix = layers.left_out(value)
+    what, fix = layers.omitted_part(value)
     if what:
         raise UserError(f"the kernel of {path} would not compute all of it: {what}", fix=fix, where="")
     return value, path

@@ -15,6 +15,6 @@ class Casts(NamedTuple):
     made: str
     rows: int
 
-    def described(self) -> dict[str, Any]:
+    def description(self) -> dict[str, Any]:
         """The fields as JSON has them, and the name of the program."""
         return {"casts": self.rows, **self._asdict()}

@@ -44,7 +44,7 @@ class Causal(NamedTuple):
     activation: str
     together: int
 
-    def described(self) -> dict[str, Any]:
+    def description(self) -> dict[str, Any]:
         """The fields as JSON has them, and the name of the program."""
         return {"causal": self.step, **self._asdict()}
 
@@ -99,7 +99,7 @@ class CausalUpdate(NamedTuple):
     indexed: bool
     activation: str
 
-    def described(self) -> dict[str, Any]:
+    def description(self) -> dict[str, Any]:
         """The fields as JSON has them, and the name of the program."""
         return {"causal": "update", **self._asdict()}
 

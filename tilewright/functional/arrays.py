@@ -1,7 +1,7 @@
 """Calls on arrays of any library that supports DLPack.
 
-NumPy and PyTorch have fast paths of their own (`numpy_arrays`, `pytorch`); this module serves every other
-library. It reads arrays through DLPack, computes in their memory, and returns the result the same way.
+NumPy, CuPy, JAX and PyTorch have fast paths of their own; this module serves every other library. It imports arrays
+through DLPack, computes in their memory, and exports the result through DLPack.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from ..runtime.from_dlpack import from_dlpack
 from .arguments.activations import custom
 from .arguments.call import CallOptions, OperatorCall
 from .arguments.outputs import ArrayMemory, check_places
-from .arguments.signature import Arrays, Described, Signature, signature
+from .arguments.signature import ArrayProperties, Arrays, Signature, signature
 from .planning.plans import runner_of
 from .programs.running import Program
 
 
 @dataclass(frozen=True)
 class Library:
-    """How arrays of one library are imported and exported.
+    """The import and export of one library's arrays.
 
     Attributes
     ----------
     name : str
         Its module.
     give : callable
-        Returns one of our arrays as an array of the library, which shares its memory.
+        Returns one of our arrays as an array of the library that shares its memory.
     """
 
     name: str
@@ -66,7 +66,7 @@ def library_of(array: Any) -> Library:
 
 
 def shared(array: Any) -> NDArray:
-    """Return an array of another library as one of ours, in the same memory; a copy if it is not contiguous."""
+    """Return another library's array as one of ours in the same memory; a copy if it is not contiguous."""
     if isinstance(array, NDArray):
         found = array
     else:
@@ -74,9 +74,9 @@ def shared(array: Any) -> NDArray:
     return found if _lies_in_rows(found) else found.copyto(found.device)
 
 
-def described(array: Any) -> Described:
+def properties_of(array: Any) -> ArrayProperties:
     """The properties of one of our arrays that a call needs."""
-    return Described(tuple(array.shape), str(array.dtype), (array.device.kind, array.device.index))
+    return ArrayProperties(tuple(array.shape), str(array.dtype), (array.device.kind, array.device.index))
 
 
 def compute(call: OperatorCall) -> Any:
@@ -93,7 +93,7 @@ def _computed(call: OperatorCall, library: Library) -> Any:
     given = [None if array is None else shared(array) for array in call.arrays[:-1]]
     name, out = call.name, call.out
     target = None if out is None else _written(name, out)
-    seen = Arrays(*(None if array is None else described(array) for array in (*given, target)))  # type: ignore[arg-type]
+    seen = Arrays(*(None if array is None else properties_of(array) for array in (*given, target)))  # type: ignore[arg-type]
     checked, run = prepared(name, seen, call.options)
     on, aligned = device(*seen.x.device), max(run.program.alignment)
     reverse = out is not None and _is_reversed(out)
@@ -124,7 +124,7 @@ def _written(name: str, out: Any) -> NDArray:
 
 
 def _is_reversed(array: Any) -> bool:
-    """Whether some strides are negative: producers of DLPack export them wrongly, and consumers refuse them."""
+    """Return whether some strides are negative: producers of DLPack export them wrongly, and consumers reject them."""
     return not isinstance(array, NDArray) and any(step < 0 for step in getattr(array, "strides", None) or ())
 
 

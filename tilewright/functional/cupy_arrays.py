@@ -1,7 +1,7 @@
-"""The fast path of CuPy's arrays: one look-up by shapes and options, then a launch by addresses.
+"""The fast path for CuPy's arrays: one look-up by shapes and options, then a launch with addresses.
 
-Arrays with gaps between their elements and misaligned ones go through DLPack, as the arrays of every other library do
-(`arrays.py`). So does an `out` that shares memory with an operand.
+Misaligned arrays, arrays with gaps, and an `out` that shares memory with an operand go through DLPack, like the arrays
+of other libraries (`arrays.py`).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 from . import arrays as any_arrays
 from .arguments.call import OperatorCall, operator_call
-from .arguments.signature import Arrays, Described
+from .arguments.signature import ArrayProperties, Arrays
 from .planning.prepared_calls import PreparedCalls
 from .programs.launcher import MISALIGNED
 from .programs.running import GpuProgram
@@ -41,13 +41,13 @@ def _first(key: Any, call: OperatorCall) -> Any:
     return _calls.made(key, lambda: _prepared(call))(*call.arrays)
 
 
-def _described(a: Any) -> Described | None:
-    return None if a is None else Described(a.shape, str(a.dtype), ("cuda", a.data.device_id))
+def _properties_of(a: Any) -> ArrayProperties | None:
+    return None if a is None else ArrayProperties(a.shape, str(a.dtype), ("cuda", a.data.device_id))
 
 
 def _prepared(call: OperatorCall) -> Run:
     """Return the executor of all calls with these shapes, types and options; it returns None for arrays with gaps."""
-    seen = Arrays(*[_described(a) for a in call.arrays])  # type: ignore[arg-type]  # x is there
+    seen = Arrays(*[_properties_of(a) for a in call.arrays])  # type: ignore[arg-type]  # x is there
     checked, program = any_arrays.prepared(call.name, seen, call.options)
     if 0 in checked.shape:
         return lambda *_: None
@@ -75,11 +75,11 @@ def _prepared(call: OperatorCall) -> Run:
 
 
 def _are_apart(a: Any, b: Any) -> bool:
-    """Whether contiguous arrays share no memory."""
+    """Return whether contiguous arrays share no memory."""
     return bool(a.data.ptr + a.nbytes <= b.data.ptr or b.data.ptr + b.nbytes <= a.data.ptr)
 
 
 def _stream() -> int:
-    """The address of the current stream of the current GPU."""
+    """Return the address of the current stream of the current GPU."""
     found: int = sys.modules["cupy"].cuda.get_current_stream().ptr
     return found

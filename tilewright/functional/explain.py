@@ -19,8 +19,7 @@ from .arguments.call import ARRAYS, PUBLIC, CallOptions, OperatorCall
 from .arguments.named_arguments import named_input
 from .arguments.problem import Problem
 from .arguments.signature import Arrays, Signature, signature
-from .arrays import described as described_array
-from .arrays import library_of, shared
+from .arrays import library_of, properties_of, shared
 from .planning.decision import THEIRS
 from .planning.plans import CallPlan, plan_for
 from .programs.store import store
@@ -29,11 +28,11 @@ _TF32 = {
     "topi/conv2d.tf32": "operands are rounded to 11 significant bits",
     "topi/conv2d.wgmma_tf32": "operands are cut to 11 significant bits: errors of some 7e-4",
 }
-"""The treatment of float32 operands that templates may round."""
+"""The rounding of float32 operands, by template."""
 
 
 def explain_call(function: Callable[..., Any] | str, *args: Any, **named: Any) -> str:
-    """Describe the kernel that a call would run. The call itself does not run.
+    """Describe the kernel that a call would run, without running the call.
 
     On CPUs, kernels may be timed, as in a first call.
 
@@ -48,8 +47,8 @@ def explain_call(function: Callable[..., Any] | str, *args: Any, **named: Any) -
     -------
     str
         A few lines: the problem, the kernel and its configuration, the reason for the choice, and its origin. If
-        PyTorch would record the call for gradients, the same of each gradient that operators of ours compute. If one
-        kernel computes all gradients, or PyTorch the whole layer, the text says so.
+        PyTorch would record the call for gradients, the text describes each gradient computed by our operators the same
+        way. It also says if one kernel computes all gradients, or PyTorch the whole layer.
 
     Raises
     ------
@@ -96,7 +95,7 @@ def explain_call(function: Callable[..., Any] | str, *args: Any, **named: Any) -
 
 
 def _by_xla(call: OperatorCall, problem: Problem, on: Device) -> str:
-    """Return why a call on arrays of JAX runs XLA's own operator; "" if it runs ours."""
+    """Return the reason why a call on arrays of JAX runs XLA's own operator; "" if it runs ours."""
     if library_name(type(call.x)) != "jax" or call.options.tune is not None:
         return ""
     from .jax.lowering import reason_for_xla
@@ -105,7 +104,7 @@ def _by_xla(call: OperatorCall, problem: Problem, on: Device) -> str:
 
 
 def _seen(call: OperatorCall) -> tuple[Signature, Device, str, Any]:
-    """The signature of a call, its device, its rival and its activation."""
+    """Return the signature of a call, its device, its rival and its activation."""
     if isinstance(call.x, np.ndarray):
         checked, function = numpy_arrays.signed(call)
         return checked, cpu(), "", function
@@ -116,7 +115,7 @@ def _seen(call: OperatorCall) -> tuple[Signature, Device, str, Any]:
         checked, function = tensors.signed(explanations.as_read(call))
         return checked, tensors.place(call.name, call.x), tensors.RIVAL, function
     library_of(call.x)  # an error, if it is no array
-    arrays = [None if a is None else described_array(shared(a)) for a in call.arrays]
+    arrays = [None if a is None else properties_of(shared(a)) for a in call.arrays]
     assert arrays[0] is not None
     function, text = custom(call.name, call.options.activation, arrays[0].dtype)
     checked = signature(call.name, Arrays(*arrays), call.options, text)  # type: ignore[arg-type]  # x is there

@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 
 def selection_on(problem: Problem, on: Device, rival: str, activation: Activation | None = None) -> Selection:
-    """Return our kernel for a problem on a device of this machine, as calls choose it: tuned, recorded or default."""
+    """Return the kernel of ours that a call would use on a device of this machine: tuned, recorded or default."""
     target = target_on(on)
     choice = plan_for(problem, on, rival, activation).choice
     return selection_of(problem, target, choice) or default_selection(problem, target)
 
 
 def module_of(problem: Problem, found: Selection, target: Target, name: str, activation: Activation | None) -> Any:
-    """Build the kernel as a function of that name. Its arguments are input, weights, bias, residual and result."""
+    """Build the kernel as a function `name`. Its arguments are input, weights, bias, residual and result."""
     epilogue = epilogue_of(problem, activation)
     schedule, args = found.template.program(found.config, found.workload, target, epilogue)
     return build(schedule, args, target, name=name)

@@ -19,7 +19,7 @@ from ..runtime.thread_pool import POOL
 from .arguments.activations import custom
 from .arguments.call import ARRAYS, OperatorCall, operator_call
 from .arguments.outputs import ArrayMemory, check_places
-from .arguments.signature import FLOATS, Arrays, Described, Signature, signature
+from .arguments.signature import FLOATS, ArrayProperties, Arrays, Signature, signature
 from .planning.plans import plan_for, program_of
 from .planning.prepared_calls import PreparedCalls
 from .programs import launcher
@@ -31,8 +31,8 @@ _MEMORY = ArrayMemory(
 )
 _calls = PreparedCalls()
 LARGE = 1 << 20
-"""Results of at least these bytes begin at a cache line. That costs a microsecond, and lets kernels store whole lines
-past the caches."""
+"""The least bytes of a result that is aligned to cache lines. Alignment costs a microsecond, and lets kernels use
+non-temporal stores of whole lines."""
 
 
 def call(name: str, x: np.ndarray, w: Any, bias: Any, residual: Any, out: Any, options: tuple[Any, ...]) -> Any:
@@ -69,7 +69,8 @@ def _check_types(call: OperatorCall) -> None:
 
 
 def call_on_subclass(name: str, x: np.ndarray, *others: Any) -> Any:
-    """Compute an operator on an array of a class derived from NumPy's, such as a memmap; the result is NumPy's own."""
+    """Compute an operator on an instance of a subclass of NumPy's array, such as a memmap; the result is a plain
+    array."""
     _check_unmasked(name, "x", x)
     return call(name, x.view(np.ndarray), *others)
 
@@ -84,7 +85,7 @@ def _check_unmasked(name: str, what: str, array: np.ndarray) -> None:
         )
 
 
-def _described(name: str, what: str, array: np.ndarray | None) -> Described | None:
+def _properties_of(name: str, what: str, array: np.ndarray | None) -> ArrayProperties | None:
     if array is None:
         return None
     _check_unmasked(name, what, array)
@@ -97,13 +98,13 @@ def _described(name: str, what: str, array: np.ndarray | None) -> Described | No
             primitive=name,
             fix=f"pass an array of {native.name}" if what == "out" else copied,
         )
-    return Described(array.shape, native.name, ("cpu", 0))
+    return ArrayProperties(array.shape, native.name, ("cpu", 0))
 
 
 def signed(call: OperatorCall) -> tuple[Signature, Any]:
     """Return the checked signature of a call, and the function of a user-defined activation."""
     named = zip(ARRAYS, call.arrays, strict=True)
-    described = Arrays(*[_described(call.name, what, a) for what, a in named])  # type: ignore[arg-type]  # x is there
+    described = Arrays(*[_properties_of(call.name, what, a) for what, a in named])  # type: ignore[arg-type]  # x is there
     function, text = custom(call.name, call.options.activation, described.x.dtype)
     return signature(call.name, described, call.options, text), function
 
@@ -122,7 +123,7 @@ def _prepared(call: OperatorCall) -> Run:
 
 
 def _direct(program: CpuProgram, slow: Run, shape: tuple[int, ...], dtype: Any, call: OperatorCall) -> Run:
-    """The compiled launcher itself, which finds the memory of each array."""
+    """Return the compiled launcher itself, which reads the address of each array."""
     start: Any = program.direct
     pool, parallel = POOL, program.program.parallel
     large = prod(shape) * np.dtype(dtype).itemsize >= LARGE
@@ -161,14 +162,14 @@ def _direct(program: CpuProgram, slow: Run, shape: tuple[int, ...], dtype: Any, 
 
 
 def _again(slow: Run, status: int, *arrays: Any) -> Any:
-    """Repeat a call in the general way, which copies arrays that are not contiguous."""
+    """Repeat a call by the general executor, which copies arrays that are not contiguous."""
     if status not in (launcher.UNSUITABLE, launcher.MISALIGNED):
         failed(status)
     return slow(*arrays)
 
 
 def _general(name: str, program: CpuProgram, shape: tuple[int, ...], dtype: Any) -> Run:
-    """Accept any contiguity and alignment: make the copies that the kernel needs."""
+    """Return an executor for any strides and alignment, which makes the copies that the kernel needs."""
     aligned = max(program.program.alignment)
 
     def usable(array: np.ndarray) -> np.ndarray:
@@ -199,6 +200,6 @@ def _general(name: str, program: CpuProgram, shape: tuple[int, ...], dtype: Any)
 
 
 def _at(alignment: int, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
-    """A new array that begins at a multiple of `alignment`."""
+    """Return a new array aligned to `alignment` bytes."""
     made: np.ndarray = aligned_bytes(prod(shape) * dtype.itemsize, alignment).view(dtype).reshape(shape)
     return made

@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from .annotations import Activation, ArrayT, Extent, ImageLayout, Padding, Precision, SignalLayout, Tune
 
 PublicCall = Callable[[str, Any, Any, Any, Any, Any, tuple[Any, ...]], Any]
-"""A function of an operator's name, `x`, weight, bias, residual, out, and the options in the order of `call.py`."""
+"""A function called with the operator's name, `x`, weight, bias, residual, out, and options as in `call.py`."""
 
 
 def _of_any(name: str, x: Any, weight: Any, bias: Any, residual: Any, out: Any, options: tuple[Any, ...]) -> Any:
-    """Handle arrays of a new type: PyTorch's, of a class derived from NumPy's, or any with DLPack."""
+    """Handle arrays of a new type: PyTorch's, a subclass of NumPy's, or any type with DLPack."""
     if isinstance(x, np.ndarray):
         return numpy_arrays.call_on_subclass(name, x, weight, bias, residual, out, options)
     library = library_name(type(x))

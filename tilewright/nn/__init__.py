@@ -1,4 +1,4 @@
-"""PyTorch modules whose convolutions are Tilewright's, with the parameters and the state dict of PyTorch's own."""
+"""PyTorch modules that run Tilewright's convolutions. Parameters and state dict are the same as in PyTorch."""
 
 from importlib.util import find_spec
 

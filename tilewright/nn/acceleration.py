@@ -1,4 +1,4 @@
-"""`accelerate(model, sample)`: the convolutions and poolings of a model by Tilewright, if that is faster."""
+"""`accelerate(model, sample)`: replace a model's convolutions and poolings by Tilewright's if these are faster."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ from .samples import Sample, tensors_in
 from .steps import TrainingStep
 
 _GAIN = 1.02
-"""The least gain of a layer that counts; a smaller one is noise."""
+"""The least gain of a layer that counts; a smaller gain is noise."""
 _NOISE = 1.01
-"""The factor up to which a run without a graph may take longer: if the GPU is the bottleneck, this is noise."""
+"""The largest slowdown of a run without a graph that is accepted: if the GPU is the bottleneck, it is noise."""
 Timed = dict[Problem, Comparison]
 
 
@@ -42,34 +42,34 @@ def accelerate(
     Parameters
     ----------
     model : torch.nn.Module
-        Changed in place: layers become modules of `tilewright.nn`, and keep their parameters, buffers and hooks. If it
-        is to be compiled, accelerate it first.
+        The model, which is changed in place: layers become modules of `tilewright.nn`, and keep their parameters,
+        buffers and hooks. Accelerate a model before compiling it.
     sample : tensor, tuple or dict, optional
-        The input, or inputs, that the model is timed with. A dictionary has the keyword arguments of the model's
-        `forward`, if its keys are their names. Under `torch.autocast`, also within the model, layers are timed in the
-        type that they compute in.
+        The inputs of the timed runs. A dictionary stands for the keyword arguments of the model's `forward` if its keys
+        are their names. Under `torch.autocast`, also inside the model, layers are timed in the type in which they
+        compute.
     tune : "quick" or float, optional
-        Measure configurations of each layer for that long first. That includes dense layers, although their untuned
+        The time to measure configurations of each layer first. Dense layers are included, although their untuned
         kernels are known to be no faster than matrix products.
     training : bool
-        Measure whole training steps: the forward call, and the gradients of all parameters that require them. The
-        forward call and both gradients of a layer each run by the kernel that was faster.
+        Whether to measure whole training steps: the forward call, and the gradients of all parameters that require
+        them. The forward call and both gradients of a layer each run the faster kernel.
     cuda_graph : bool
-        The model will run in a CUDA graph, as `torch.compile(mode="reduce-overhead")` runs it: the host's time does not
-        count.
+        Whether the model will run in a CUDA graph, as with `torch.compile(mode="reduce-overhead")`. The host's time
+        then does not count.
     **named
         Keyword arguments of the model: `accelerate(model, pixel_values=x)`.
 
     Returns
     -------
     Acceleration
-        A table of the layers; its `undo()` makes them PyTorch's modules again. Each decision rests on both sides timed
-        in turns. If the spread of the gain includes 1, the layer or the model is too close to call, and stays as it
-        was. If the whole model becomes slower without a CUDA graph, only the layers that gain most stay replaced. In
-        evaluation mode without gradients, the model then runs a graph for inputs like its sample, if that is faster
-        still. A convolution is one call there with the batch norm, the addition and the activation after it. Weights
-        are folded again when they change. If attributes change, at any depth, the model runs its modules; changes of
-        global variables are not seen. The report says why a model has no graph.
+        A table of the layers; its `undo()` restores PyTorch's modules. For each decision, both sides are timed in
+        turns. If the spread of the gain includes 1, the layer or the model is too close to call, and stays as it was.
+        If the whole model becomes slower without a CUDA graph, only the layers that gain most stay replaced. In
+        evaluation mode without gradients, the model then runs a graph for inputs like its sample, if the graph is
+        faster still. In the graph, a convolution is one call with the batch norm, the addition and the activation after
+        it. Weights are folded again when they change. If attributes change, at any depth, the model runs its modules;
+        changes of global variables are not seen. The report says why a model has no graph.
 
     Raises
     ------
@@ -81,7 +81,7 @@ def accelerate(
     given = Sample.of(model, sample, named)
     done = Acceleration(model, training, tune)
     gpu = max((a.get_device() for a in tensors_in(given)), default=-1)
-    # Events and graphs are the current GPU's.
+    # Events and graphs belong to the current GPU.
     with torch.set_grad_enabled(training), torch.cuda.device(gpu), _state_kept(model):
         inputs = given.copy()
         layers = layers_of(model, inputs)
@@ -152,7 +152,7 @@ def _state_kept(model: Any) -> Iterator[None]:
 
 
 def _measure(done: Acceleration, layer: ModelLayer, timed: Timed) -> None:
-    """Time a layer both ways, keep the decision, and replace the layer if it gains."""
+    """Time a layer with both kernels, store the decision, and replace the layer if ours is faster."""
     if layer.why:
         done.rows.append(Row(layer.name, f"{type(layer.module).__name__}({layer.module.extra_repr()})", why=layer.why))
         return
@@ -177,7 +177,7 @@ def _measure(done: Acceleration, layer: ModelLayer, timed: Timed) -> None:
             with suppress(UserError):
                 name = "weight gradient" if gradient.op == WEIGHT_GRADIENT else "data gradient"
                 parts[name] = _timed(done, gradient, on, timed)
-    row = row.measured(parts, _GAIN, done.training)
+    row = row.with_times(parts, _GAIN, done.training)
     if row.replaced:
         done.replace(layer.module, replacement(type(layer.module)))
     else:
@@ -186,7 +186,7 @@ def _measure(done: Acceleration, layer: ModelLayer, timed: Timed) -> None:
 
 
 def _timed(done: Acceleration, problem: Problem, on: Any, timed: Timed) -> Comparison:
-    """Time our kernel and PyTorch's for a problem, and have later calls run the faster one."""
+    """Time our kernel and PyTorch's for a problem, and make later calls run the faster kernel."""
     plan = plan_for(problem, on, torch_tensors.RIVAL, tune=done.tune)
     if plan.executable is None:  # by an estimate, or by measurements from elsewhere: here it is measured
         plan = plan_for(problem, on, "")
@@ -194,14 +194,14 @@ def _timed(done: Acceleration, problem: Problem, on: Any, timed: Timed) -> Compa
     if problem not in timed:
         timed[problem] = compared(problem, on, plan.executable, _GAIN)
     wins = timed[problem].verdict(_GAIN) == Verdict.FASTER
-    # Calls run PyTorch's kernel without TF32. If PyTorch won with it here, that decides nothing about them.
+    # Calls run PyTorch's kernel without TF32. A comparison in which PyTorch used TF32 decides nothing about calls.
     if wins or not (done.tf32 and problem.dtype == "float32" and problem.op not in POOLS):
         _keep(plan, wins, timed[problem])
     return timed[problem]
 
 
 def _keep(plan: CallPlan, wins: bool, timed: Comparison) -> None:
-    """Make later calls of this problem use the kernel that was faster here."""
+    """Make later calls of a problem run the faster kernel of this comparison."""
     mine, theirs = timed.seconds
     how = OURS if wins else THEIRS
     why = f"measured {max(mine, theirs) / min(mine, theirs):.2f} times as fast as the other on this machine"
@@ -237,7 +237,7 @@ def _prove(
 
 
 def _fuse(done: Acceleration, run: Callable[[], Any], given: Sample, on_gpu: bool, cuda_graph: bool) -> None:
-    """Have the model run a graph with fused convolutions, if that is faster than its modules."""
+    """Make the model run a graph with fused convolutions, if that is faster than its modules."""
     model = done.model
     with done.originals():
         try:
@@ -269,8 +269,7 @@ def _fuse(done: Acceleration, run: Callable[[], Any], given: Sample, on_gpu: boo
 
 
 def _keep_fewer(done: Acceleration, timed: Callable[[bool], Comparison]) -> None:
-    """Keep the layers that save most time. Their number is the largest that does not make the model slower without a
-    graph.
+    """Keep only the layers that save most time: as many as possible without making the model slower without a graph.
 
     Our calls may cost the host more time than PyTorch's. That matters if the GPU waits for the host.
     """

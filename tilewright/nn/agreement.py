@@ -1,4 +1,4 @@
-"""Whether an accelerated model computes the results of the model itself, and the cause if it does not."""
+"""The comparison of an accelerated model's results with the model's own, and the cause of a difference."""
 
 from __future__ import annotations
 
@@ -16,17 +16,19 @@ from .fused_models import without
 from .replacements import Acceleration
 from .samples import tensors_in
 
-_BOUNDS = {"float16": 3e-2, "bfloat16": 2e-1, "tf32": 1e-2}
-"""By type and precision: how far results may differ, in the relative L2 norm; 1e-3 for all others."""
-_SHARE = 0.1
-"""The cause of a difference is the model itself if its own results change by at least this part of it."""
+_MOST_ERRORS = {"float16": 3e-2, "bfloat16": 2e-1, "tf32": 1e-2}
+"""The largest error of results in the relative L2 norm, by type and precision; 1e-3 for all others."""
+_MODEL_SHARE = 0.1
+"""The model itself is the cause of a difference if its own results change by at least this fraction of the
+difference."""
 _RANDOM = "put it into evaluation mode first, model.eval(): in training mode, layers such as dropout differ in each run"
 
 
 def require_agreement(done: Acceleration, theirs: Any, mine: Any, within: set[str], outcome: Callable[[], Any]) -> None:
     """Raise UserError if results differ by more than the rounding of their type and of the types `within` the model.
 
-    The error names the cause: `outcome` runs the model's own layers again, as they are and with other rounding.
+    The error names the cause. To find it, `outcome` runs the model's own layers again, unchanged and with other
+    rounding.
     """
     expected, found = tensors_in(theirs), tensors_in(mine)
     if [a.shape for a in expected] != [a.shape for a in found]:
@@ -36,16 +38,16 @@ def require_agreement(done: Acceleration, theirs: Any, mine: Any, within: set[st
         )
     for one, other in zip(expected, found, strict=True):
         error = _error(one, other)
-        bound = max(_BOUNDS.get(name, 1e-3) for name in (torch_tensors.NAMES.get(one.dtype, ""), *within))
+        bound = max(_MOST_ERRORS.get(name, 1e-3) for name in (torch_tensors.NAMES.get(one.dtype, ""), *within))
         if not error <= bound:
             with done.originals(), without(done.model):
                 raise _difference(done.model, error, lambda: max(map(_error, expected, tensors_in(outcome()))))
 
 
 def _difference(model: Any, error: float, change: Callable[[], float]) -> UserError:
-    """The error for a difference; `change` runs the model's own layers, and returns how much its result changed."""
+    """Return the error for a difference; `change` runs the model's own layers and returns the change of its result."""
     found = f"the accelerated model differs from the model by {error:.2g} (relative L2)"
-    least = error * _SHARE
+    least = error * _MODEL_SHARE
     if change() >= least:
         return UserError(found, primitive="accelerate", fix=_RANDOM)
     with _rounded_inputs(model):
@@ -60,7 +62,7 @@ def _difference(model: Any, error: float, change: Callable[[], float]) -> UserEr
 
 @contextmanager
 def _rounded_inputs(model: Any) -> Iterator[None]:
-    """Change every second number that a model is given by one unit of its last place, for a while."""
+    """Change every second input number of a model by one unit in the last place, inside the context."""
 
     def changed(a: Any) -> Any:
         odd = torch.arange(a.numel(), device=a.device).view(a.shape) % 2

@@ -1,4 +1,4 @@
-"""Find the operators after a convolution of an ATen graph that one kernel can compute with it."""
+"""Find the operators after a convolution of an ATen graph that its kernel can compute as well."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def _adds_bias(step: Affine) -> bool:
 
 
 def chain_of(conv: Node, static: set[Node], taken: set[Node]) -> Chain:
-    """Follow the results of a convolution, as long as the only reader is an operator that the kernel can compute."""
+    """Follow the results of a convolution while the only reader is an operator that the kernel can compute."""
     x, padding = conv.args[0], [*conv.args[4], *conv.args[4]]
     assert isinstance(x, Node)
     found = Chain(conv, x, padding, nodes=[conv], parts=["convolution"])
@@ -83,7 +83,7 @@ def _take_padding(found: Chain) -> None:
 
 
 def _reader(found: Chain, taken: set[Node]) -> Node | None:
-    """The only reader of the last result, unless it belongs to another convolution."""
+    """Return the only reader of the last result; None if there are several, or if it belongs to another convolution."""
     readers = list(found.last.users)
     if len(readers) != 1 or readers[0].op != "call_function" or readers[0] in taken:
         return None
@@ -116,7 +116,7 @@ def _take_affine(found: Chain, static: set[Node], folds: bool, taken: set[Node])
 
 
 def _take_branch(found: Chain, static: set[Node], folds: bool, taken: set[Node]) -> bool:
-    """Add the window of another convolution of the same input, or the input itself, to the weights."""
+    """Fold the addition of another convolution of the same input, or of the input itself, into the weights."""
     node = _reader(found, taken)
     if node is None or node.target is not _aten.add.Tensor or not folds or found.residual is not None:
         return False
@@ -145,7 +145,7 @@ def _take_branch(found: Chain, static: set[Node], folds: bool, taken: set[Node])
 
 
 def _branch_to(node: Node, static: set[Node], taken: set[Node]) -> Chain | None:
-    """Return the convolution and the affine steps that compute this result; no part may have another reader."""
+    """Return the convolution and the affine steps that compute a result; None if a part has another reader."""
     first = node
     while first.target in (operator.getitem, _BATCH_NORM):
         first = first.args[0]
@@ -159,7 +159,7 @@ def _branch_to(node: Node, static: set[Node], taken: set[Node]) -> Chain | None:
 
 
 def _offsets(found: Chain, padding: Any, taps: Any) -> list[int] | None:
-    """The place of a smaller window in the window of a convolution; None if it does not lie within."""
+    """Return the offsets of a smaller window in the window of a convolution; None if it does not lie inside."""
     _, weight, _, _, around, dilation, *_ = found.conv.args
     made = []
     for mine, its, step, size, whole in zip(around, padding, dilation, taps, weight.meta["val"].shape[2:], strict=True):
@@ -199,7 +199,7 @@ def _take_activation(found: Chain, static: set[Node], folds: bool, taken: set[No
 
 
 def _silu_in_parts(node: Node) -> list[Node]:
-    """Both operators of `v * sigmoid(v)`; [] if the readers are others."""
+    """Return both operators of `v * sigmoid(v)`; an empty list for other readers."""
     readers = list(node.users)
     gates = [r for r in readers if r.target is _aten.sigmoid.default and len(r.users) == 1]
     products = [r for r in readers if r.target is _aten.mul.Tensor and gates and set(r.args) == {node, gates[0]}]
@@ -225,7 +225,7 @@ _ACTIVATION_NODES: dict[Any, tuple[tuple[float, ...], dict[tuple[float, ...], st
     _aten.elu.default: ((1, 1, 1), {(1, 1, 1): "elu"}),
     _aten.softplus.default: ((1, 20), {(1, 20): "softplus"}),
 }
-"""By operator: the default arguments, and the name of the activation for each tuple of arguments."""
+"""For each operator, the default arguments, and the name of the activation per tuple of arguments."""
 
 
 def activation_of(node: Node) -> str:
@@ -240,7 +240,7 @@ def activation_of(node: Node) -> str:
 
 
 def _other(node: Node, one: Node) -> Node | None:
-    """The other operand of a sum or a product."""
+    """Return the other operand of a sum or a product."""
     if node.kwargs or len(node.args) != 2 or not all(isinstance(a, Node) for a in node.args):
         return None
     first, second = node.args
@@ -250,7 +250,7 @@ def _other(node: Node, one: Node) -> Node | None:
 
 
 def _same_kind(node: Node, found: Chain) -> bool:
-    """Whether a node has the shape and the type of the convolution's result."""
+    """Return whether a node has the shape and the type of the convolution's result."""
     a, b = node.meta.get("val"), found.conv.meta["val"]
     return isinstance(a, torch.Tensor) and a.dtype == b.dtype and list(map(str, a.shape)) == list(map(str, b.shape))
 

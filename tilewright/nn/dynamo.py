@@ -1,7 +1,7 @@
 """A backend of `torch.compile`: `torch.compile(model, backend="tilewright")`.
 
 Graphs without gradients are traced to ATen operators, rewritten by `fuse`, and compiled by Inductor. If a graph has
-gradients, or writes to its inputs, convolutions alone are replaced: AOTAutograd differentiates our
+gradients, or writes to its inputs, only convolutions are replaced, without fusion; AOTAutograd differentiates our
 operators.
 """
 
@@ -26,15 +26,15 @@ from .traced_calls import replace_calls
 
 Compiled = Callable[..., Any]
 GraphCompiler = Callable[..., Compiled]
-"""Inductor: it takes a graph, its inputs, and options of its own."""
+"""A compiler of graphs, such as Inductor, called with a graph, its inputs, and options of its own."""
 _OWN = ("tune", "report", "channels_last")
-"""Options of this backend; Inductor gets all others."""
+"""Options of this backend; all other options go to Inductor."""
 
 
 def dynamo_backend(
     gm: GraphModule, inputs: Sequence[Any], *, mode: str | None = None, options: dict[str, Any] | None = None
 ) -> Compiled:
-    """Compile a graph of Dynamo's, with our convolutions if they are expected to be faster.
+    """Compile a graph of Dynamo's, with our convolutions if these are expected to be faster.
 
     Users name it: `torch.compile(model, backend="tilewright")`.
 
@@ -47,11 +47,11 @@ def dynamo_backend(
     mode : str, optional
         One of Inductor's modes, such as "reduce-overhead".
     options : dict, optional
-        Options of Inductor, and:
+        Options of Inductor, and of this backend:
 
-        - ``"tune"``: "quick", or the seconds in which configurations of each layer are measured;
-        - ``"report"``: a function that gets the report of each graph, such as `print`;
-        - ``"channels_last"``: whether images lie in memory with the channels last, instead of the default choice.
+        - ``"tune"``: "quick", or the seconds to measure configurations of each layer;
+        - ``"report"``: a function called with the report of each graph, such as `print`;
+        - ``"channels_last"``: whether images have channels last in memory, which overrides the default choice.
 
     Raises
     ------
@@ -95,7 +95,7 @@ def compile_graph(
 ) -> Compiled:
     """Rewrite a graph and have it compiled.
 
-    If `timed`, a graph on a CPU stays as it was unless the rewritten one is faster.
+    With `timed`, a graph on a CPU stays as it was unless the rewritten graph is faster.
     """
     try:
         if torch.is_grad_enabled() and any(isinstance(a, torch.Tensor) and a.requires_grad for a in inputs):
@@ -126,7 +126,7 @@ def _compiled(gm: GraphModule, made: FusedGraph, inputs: Sequence[Any], compiler
 
 
 def _as_allowed(gm: GraphModule, made: FusedGraph, run: Compiled) -> Compiled:
-    """Return a call that runs the compiled graph, or PyTorch's operators once its settings forbid TF32.
+    """Return a function that runs the compiled graph, or PyTorch's operators once PyTorch's settings forbid TF32.
 
     Dynamo compiles again if the setting of matrix products changes, but not for the setting of convolutions.
     """
@@ -161,7 +161,7 @@ _EFFECTS = "aot_export_joint_simple does not support "
 
 
 def _traced(gm: GraphModule, inputs: Sequence[Any]) -> tuple[GraphModule, Callable[[Node], bool]]:
-    """Return a graph of functional ATen operators, and whether one of its inputs is a parameter or a buffer."""
+    """Return a graph of functional ATen operators, and a predicate of inputs that are parameters or buffers."""
     from torch._functorch.aot_autograd import aot_export_joint_simple
 
     if any(node.op == "get_attr" for node in gm.graph.nodes):
@@ -184,7 +184,7 @@ def _traced(gm: GraphModule, inputs: Sequence[Any]) -> tuple[GraphModule, Callab
 
 
 def _is_parameter(node: Node, value: Any) -> bool:
-    """Whether an input of a graph of Dynamo's is a parameter or a buffer of a module."""
+    """Return whether an input of a graph of Dynamo's is a parameter or a buffer of a module."""
     marked = node.meta.get("tensor_dict", {}).get("_dynamo_static_input_type")
     return isinstance(value, torch.nn.Parameter) or (isinstance(value, torch.Tensor) and bool(marked))
 
@@ -206,7 +206,7 @@ def _keep_metadata(old: GraphModule, new: GraphModule) -> None:
 
 
 def _fake_results(prologue: GraphModule) -> list[Any]:
-    """Return fake tensors with the properties of a prologue's results."""
+    """Return fake tensors for the results of a prologue."""
     places = [node.meta["val"] for node in prologue.graph.nodes if node.op == "placeholder"]
     mode = next(a.fake_mode for a in places if isinstance(a, torch.Tensor))
     with mode, torch.no_grad():

@@ -1,7 +1,7 @@
 """Fold batch norms and scales into the weights of convolutions, once, and again when a parameter has changed.
 
-The computation of the folded tensors is a graph of its own. `FoldedParameters` runs it, and keeps the results while
-all tensors that they are computed from have the same identity, address and version.
+A separate graph computes the folded tensors. `FoldedParameters` runs it, and keeps the results while all of its input
+tensors have the same identity, address and version.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 
 Affine = tuple[Any, ...]
 """A step `y * scale + shift` per channel: ("batch_norm", mean, variance, weight, bias, epsilon), ("scale", tensor) or
-("shift", tensor). Or a sum with a convolution of the same input, ("branch", weight, bias, steps, offsets), or with the
-input itself, ("identity", offsets). Offsets are the place of the smaller window in the larger one."""
+("shift", tensor). Or an addition: of a convolution of the same input, ("branch", weight, bias, steps, offsets), or of
+the input itself, ("identity", offsets). Offsets place the smaller window inside the larger one."""
 
 
 def fold(weight: Any, bias: Any, steps: Sequence[Affine], groups: int, last: bool) -> tuple[Any, Any]:
     """Return the weight and bias of a convolution that includes the affine steps after it.
 
-    Sums and products are in float32 (in float64 if the weight is), and rounded once. `groups` is 0 for a convolution,
-    and the number of groups of a transposed one: its weight has filters in the second place. With `last`, the new
-    weight lies in memory with the channels last; else in the order of its dimensions.
+    Sums and products are computed in float32 (float64 for a float64 weight), and rounded once. `groups` is 0 for a
+    convolution. For a transposed one it is the number of groups, because filters are the second dimension of its
+    weight. With `last`, the new weight has channels last in memory; otherwise it has the order of its dimensions.
     """
-    made, shift = _folded(weight, bias, steps, groups)
+    made, shift = _fold_unrounded(weight, bias, steps, groups)
     made = made.to(weight.dtype).contiguous(memory_format=_order(last))
     return made, None if shift is None else shift.to(weight.dtype).contiguous()
 
 
 def is_in_order(weight: Any, last: bool) -> bool:
-    """Whether a weight lies in memory as `fold` would return it."""
+    """Return whether a weight already has the memory order of `fold`'s result."""
     found: bool = weight.is_contiguous(memory_format=_order(last))
     return found
 
@@ -44,8 +44,8 @@ def _order(last: bool) -> Any:
     return torch.channels_last if last else torch.contiguous_format
 
 
-def _folded(weight: Any, bias: Any, steps: Sequence[Affine], groups: int) -> tuple[Any, Any]:
-    """Return both before they are rounded."""
+def _fold_unrounded(weight: Any, bias: Any, steps: Sequence[Affine], groups: int) -> tuple[Any, Any]:
+    """Return the folded weight and bias before rounding."""
     kind = torch.float64 if weight.dtype == torch.float64 else torch.float32
     made, shift = weight.to(kind), None if bias is None else bias.to(kind)
     ones = [1] * (weight.dim() - 2)
@@ -53,10 +53,10 @@ def _folded(weight: Any, bias: Any, steps: Sequence[Affine], groups: int) -> tup
         by, plus = None, None
         if step[0] == "branch":
             _, one, its_bias, its_steps, offsets = step
-            other, plus = _folded(one, its_bias, its_steps, 0)
-            made = made + _placed(other, made, offsets)
+            other, plus = _fold_unrounded(one, its_bias, its_steps, 0)
+            made = made + _in_window_of(other, made, offsets)
         elif step[0] == "identity":
-            made = made + _placed(_identity(made), made, step[1])
+            made = made + _in_window_of(_identity(made), made, step[1])
         else:
             by, plus = _scale_and_shift(step, kind)
         if by is not None:
@@ -78,8 +78,8 @@ def _identity(weight: Any) -> Any:
     return made.view(filters, per_group, *[1] * len(taps))
 
 
-def _placed(taps: Any, weight: Any, offsets: Sequence[int]) -> Any:
-    """Return a small window with zeros around it, at its place in the window of `weight`."""
+def _in_window_of(taps: Any, weight: Any, offsets: Sequence[int]) -> Any:
+    """Return a small window padded with zeros to the window of `weight`."""
     sides: list[int] = []
     for offset, size, whole in zip(offsets, taps.shape[2:], weight.shape[2:], strict=True):
         sides = [offset, whole - size - offset, *sides]
@@ -120,11 +120,11 @@ def _is_random(node: Node) -> bool:
 
 
 def hoist(gm: GraphModule, wanted: Sequence[Node], readers: Sequence[Node]) -> GraphModule | None:
-    """Move the computation of the `wanted` static nodes into a graph of its own. The `readers`, which are convolutions,
-    get inputs of the graph in their place.
+    """Move the computation of the `wanted` static nodes into a separate graph. The `readers`, which are convolutions,
+    read new inputs of the graph instead.
 
     Other nodes keep their operands: the graph may return them, and its caller may write into results. The new graph
-    takes the inputs of the old one. None if nothing is wanted.
+    takes the inputs of the old one. Return None if `wanted` has no node to move.
     """
     wanted = [node for node in dict.fromkeys(wanted) if node.op == "call_function"]
     if not wanted:
@@ -157,7 +157,7 @@ class _UnversionedChanges:
     """Counts events that change weights, but not the versions of their tensors.
 
     Such events are PyTorch's fused optimizers, which write parameters, and its kernels of batch norms, which write
-    statistics. The count rises with each step of an optimizer, and with each module that is put into training mode.
+    statistics. The count rises with each step of an optimizer, and with each module switched to training mode.
     """
 
     def __init__(self) -> None:
@@ -192,12 +192,12 @@ _recorded: dict[int, list[Any]] = {}
 
 
 def _is_recorded() -> bool:
-    """Whether a CUDA graph is recorded at the moment."""
+    """Return whether a CUDA graph is being captured."""
     return torch.cuda.is_available() and bool(torch.cuda.is_current_stream_capturing())
 
 
 _MOST_SETS = 16
-"""A graph keeps folded tensors for this number of sets of parameters."""
+"""The most sets of parameters with folded tensors per graph."""
 
 
 @dataclass(eq=False)
@@ -207,11 +207,11 @@ class _FoldedSet:
     versions: list[int] = field(default_factory=list)
     made: list[Any] = field(default_factory=list)
     memory: list[Any] = field(default_factory=list)
-    """Weak references to the memory of the parameters: another tensor may get the same address when it is freed."""
+    """Weak references to the memory of the parameters: when it is freed, another tensor may get the same address."""
 
 
 class FoldedParameters:
-    """The folded tensors of a graph, computed again when one of the tensors behind them has changed.
+    """The folded tensors of a graph, computed again when one of their input tensors has changed.
 
     Several models of one class run the same graph, perhaps in several threads or in CUDA graphs. So each set of
     parameters has folded tensors of its own, which are written only when these parameters change.
@@ -231,25 +231,25 @@ class FoldedParameters:
             versions = [_unversioned.count, *[a._version for a in used]]
             key = tuple([(id(a), a.data_ptr()) for a in used])
         except RuntimeError:  # tensors of inference mode have no version: nothing says whether they changed
-            return self._computed(inputs)
+            return self._compute(inputs)
         found = self._sets.get(key)
         if found is None or versions != found.versions:
-            made = self._computed(inputs)
+            made = self._compute(inputs)
             if _is_recorded():
                 return made  # the kernels are recorded, and did not run
-            found = self._kept(key, used)
+            found = self._set_of(key, used)
             _write(found, made)
             found.versions = versions
         elif _is_recorded():
             _recorded[id(found.made)] = found.made
         return found.made
 
-    def _computed(self, inputs: Sequence[Any]) -> list[Any]:
+    def _compute(self, inputs: Sequence[Any]) -> list[Any]:
         with torch.no_grad():
             return list(self._prologue(*inputs))
 
-    def _kept(self, key: Any, used: Sequence[Any]) -> _FoldedSet:
-        """Return the folded tensors of a set of parameters. They are dropped when a parameter is freed."""
+    def _set_of(self, key: Any, used: Sequence[Any]) -> _FoldedSet:
+        """Return the entry of a set of parameters, which is dropped when a parameter is freed."""
         found = self._sets.get(key)
         if found is None:
             while len(self._sets) >= _MOST_SETS:
@@ -261,7 +261,7 @@ class FoldedParameters:
 
 
 def _write(found: _FoldedSet, made: list[Any]) -> None:
-    """Write into the earlier folded tensors: a CUDA graph that was recorded with them reads the new values."""
+    """Write new values into the existing folded tensors, which captured CUDA graphs read."""
     with torch.inference_mode(False), torch.no_grad():  # tensors of inference mode cannot be written outside of it
         if [(a.shape, a.dtype, a.device) for a in made] == [(a.shape, a.dtype, a.device) for a in found.made]:
             for old, new in zip(found.made, made, strict=True):

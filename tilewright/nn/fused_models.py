@@ -1,4 +1,4 @@
-"""A model in evaluation mode as one graph, in which a convolution and the layers after it are one call.
+"""A model in evaluation mode as one graph, with a convolution and the layers after it as one call.
 
 `accelerate` exports the model, rewrites its graph by `fuse`, and lets the model run the graph for inputs like its
 sample. All other calls run the model's own modules.
@@ -48,7 +48,7 @@ class FusedModel:
             raise CannotFuse("it runs under autocast")
         program = _exported(model, sample)
         self._state = _state_of(model, program)
-        """The inputs before the user's. Each is a constant, or a dictionary of the model and a name in it."""
+        """The graph's inputs before the user's: constants, or pairs of a dictionary of the model and a name in it."""
         flat, self._takes = pytree.tree_flatten((sample.positional, sample.named))
         self._like = [_facts(a) for a in flat]
         inputs = [*[owner[name] for owner, name in self._state], *flat]
@@ -65,14 +65,14 @@ class FusedModel:
         self._folded = None if self.graph.prologue is None else FoldedParameters(self.graph.prologue)
         self._returns = program.call_spec.out_spec
         self._own = _own_attributes(model)
-        self._held = _held(whole)
+        self._held = _held_values(whole)
         self._absent = [absent for part in whole for absent in _absent(part)]
         self._tied = _ties(whole)
         self._tf32 = tf32_settings() if self.graph.uses_tf32 else NO_TF32
 
     @property
     def kinds(self) -> set[str]:
-        """The types and precisions of the convolutions."""
+        """Return the types and precisions of the convolutions."""
         problems = [row.problem for row in self.graph.rows if row.problem is not None]
         return {kind for problem in problems for kind in (problem.dtype, problem.precision)}
 
@@ -113,8 +113,8 @@ def _own_attributes(model: Any) -> dict[str, Any]:
     return {name: value for name, value in vars(model).items() if name != _ATTRIBUTE}
 
 
-def _held(modules: list[Any]) -> HeldValues:
-    """Return the hooks, parts and attributes of a model's modules, and all values that the attributes hold."""
+def _held_values(modules: list[Any]) -> HeldValues:
+    """Return the hooks, parts and attributes of a model's modules, and all values reachable from the attributes."""
     parts = modules[1:]
     held = [hooks for part in parts for hooks in (part._forward_hooks, part._forward_pre_hooks)]
     held += [*map(vars, parts), *[part._modules for part in modules]]
@@ -126,12 +126,12 @@ def _held(modules: list[Any]) -> HeldValues:
 
 
 def _absent(module: Any) -> list[tuple[dict[str, Any], str]]:
-    """The names of parameters and buffers that a module has set to None."""
+    """Return the parameters and buffers of a module that are None, as pairs of a dictionary and a name."""
     return [(held, name) for held in (module._parameters, module._buffers) for name, a in held.items() if a is None]
 
 
 def _ties(modules: list[Any]) -> list[tuple[Any, Any]]:
-    """The further places of shared tensors in a model, each beside the first place: a graph reads the first only."""
+    """Return the further occurrences of shared tensors in a model, each with the first one, which the graph reads."""
     first: dict[int, Any] = {}
     ties = []
     for module in modules:
@@ -144,7 +144,7 @@ def _ties(modules: list[Any]) -> list[tuple[Any, Any]]:
 
 
 def _facts(a: Any) -> Any:
-    """The properties of an input on which the graph depends."""
+    """Return the properties of an input on which the graph depends."""
     return (a.shape, a.dtype, a.device, a.stride()) if isinstance(a, torch.Tensor) else (type(a), a)
 
 
@@ -153,8 +153,8 @@ def _first_line(error: Exception) -> str:
 
 
 @cache
-def _running(kind: Any) -> Any:
-    """Return a class of models that run their graph."""
+def _class_with_graph(kind: Any) -> Any:
+    """Return a subclass of a model's class that runs the model's graph."""
 
     def forward(self: Any, *positional: Any, **named: Any) -> Any:
         graph = vars(self).get(_ATTRIBUTE)
@@ -174,7 +174,7 @@ def _running(kind: Any) -> Any:
 
 
 @contextmanager
-def _silenced() -> Iterator[None]:
+def _discard_output() -> Iterator[None]:
     """Drop the graphs and warnings that `torch.export` prints before it fails: the report has the reason."""
     before = logging.root.manager.disable
     logging.disable(logging.WARNING)
@@ -186,11 +186,11 @@ def _silenced() -> Iterator[None]:
 
 
 def _exported(model: Any, sample: Sample) -> Any:
-    """Return the program of a model for a sample; CannotFuse if it has none without side effects."""
+    """Export the program of a model for a sample; raise CannotFuse if it has side effects or cannot be exported."""
     from torch.export.graph_signature import OutputKind
 
     try:
-        with _silenced():
+        with _discard_output():
             program = torch.export.export(model, sample.positional, sample.named, strict=False)
     except Exception as error:
         raise CannotFuse(f"torch.export does not trace it: {_first_line(error)}") from error
@@ -200,7 +200,8 @@ def _exported(model: Any, sample: Sample) -> Any:
 
 
 def _state_of(model: Any, program: Any) -> list[tuple[dict[str, Any], str]]:
-    """Return the inputs before the user's. Each is a constant, or a dictionary of the model and a name in it."""
+    """Return the graph's inputs before the user's: constants, or pairs of a dictionary of the model and a name in
+    it."""
     from torch.export.graph_signature import InputKind
 
     found: list[tuple[dict[str, Any], str]] = []
@@ -217,21 +218,21 @@ def _state_of(model: Any, program: Any) -> list[tuple[dict[str, Any], str]]:
 
 
 def install(model: Any, graph: FusedModel) -> None:
-    """Have a model run a graph."""
+    """Make a model run a graph."""
     vars(model)[_ATTRIBUTE] = graph
     kind: Any = type(model)
-    model.__class__ = _running(kind)
+    model.__class__ = _class_with_graph(kind)
 
 
 def remove(model: Any) -> None:
-    """Have a model run its own modules again."""
+    """Make a model run its own modules again."""
     if vars(model).pop(_ATTRIBUTE, None) is not None:
         model.__class__ = type(model).__bases__[0]
 
 
 @contextmanager
 def without(model: Any) -> Iterator[None]:
-    """Have a model run its own modules for a while."""
+    """Make a model run its own modules inside the context."""
     graph = vars(model).pop(_ATTRIBUTE, None)
     try:
         yield

@@ -1,8 +1,8 @@
-"""Rewrite the convolutions of an ATen graph into calls of ours, with the layers after them in the same kernel.
+"""Replace the convolutions of an ATen graph by calls of our kernels, which compute the layers after them as well.
 
-The graph is functional: of `torch.export` after `run_decompositions({})`, or traced by AOTAutograd. Its
-convolutions become nodes of `torch.ops.tilewright.convolution` if that is expected to be faster. One node also computes
-the batch norm (in evaluation mode), the scale per channel, the addition and the activation that follow.
+The graph must be functional: the result of `torch.export` and `run_decompositions({})`, or traced by AOTAutograd. A
+convolution becomes a node of `torch.ops.tilewright.convolution` if that is expected to be faster. The node also
+computes the batch norm (in evaluation mode), the scale per channel, the addition and the activation after it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from torch.fx import Graph, GraphModule, Node
 from ..core.errors import UserError
 from ..functional.arguments.call import OPERATORS, CallOptions
 from ..functional.arguments.problem import Problem
-from ..functional.arguments.signature import Arrays, Described, channels_last_order, signature
+from ..functional.arguments.signature import ArrayProperties, Arrays, channels_last_order, signature
 from ..functional.planning import rivals
 from ..functional.planning.decision import OURS, Decision, Tune
 from ..functional.planning.plans import plan_for
@@ -33,35 +33,35 @@ from .chains import CONVOLUTION, Chain, chain_of
 from .folding import fold, hoist, is_in_order, static_nodes
 from .linear_layers import convolution_as_linear, is_linear, linear_as_convolution
 from .memory_order import (
-    arrange,
     depends_on_strides,
-    lying,
+    in_memory_format,
+    in_order,
+    order_images,
     order_of,
     prefers_channels_last,
     results_of,
     results_share_memory,
 )
-from .memory_order import turned as in_order
 
 OURS_IN_GRAPH = torch.ops.tilewright.convolution.default
-_DENSE = 16
-"""The least channels per group of float32 layers that use matrix instructions, if TF32 is allowed."""
+_LEAST_MMA_CHANNELS = 16
+"""The least channels per group for which float32 layers use matrix instructions, if TF32 is allowed."""
 
 
-_CALL_SECONDS = 1e-4
-"""The least seconds that a kernel of ours must save in a graph on a CPU. Its call takes 50 µs within a model. Rates
-count some 40 µs for an eager call of PyTorch, which a graph does not pay."""
-_LEAST_SHARES = 0.3, 0.5
-"""The least share of PyTorch's time that such a kernel must save, with one thread and with several. Rates are for one
-thread, and PyTorch's compiler fuses its part of the chain."""
+_LEAST_SAVED_SECONDS = 1e-4
+"""The least seconds that a kernel of ours must save in a graph on a CPU. Its call takes 50 µs inside a model. The rates
+include some 40 µs for an eager call of PyTorch, which a graph avoids."""
+_LEAST_SAVED_SHARES = 0.3, 0.5
+"""The least fraction of PyTorch's time that a kernel of ours must save on a CPU, with one thread and with several.
+Rates are for one thread, and PyTorch's compiler fuses its part of the chain."""
 
 
 class NotOurs(Exception):  # noqa: N818  # a reason, which no user meets as an error
     """Raised if no kernel of ours covers a convolution."""
 
 
-def reason(refused: Exception) -> str:
-    """Return the reason in a refusal."""
+def reason_of(refused: Exception) -> str:
+    """Return the reason of a refusal."""
     return refused.message if isinstance(refused, UserError) else str(refused)
 
 
@@ -74,9 +74,9 @@ class FusedRow:
     name : str
         The node of the graph.
     problem : Problem, optional
-        The computation, with its epilogue; None for one that no kernel of ours covers.
+        The computation with its epilogue; None if no kernel of ours covers it.
     parts : tuple of str
-        The operators that became one call, or would have.
+        The operators that one call of our kernel computes, or would compute.
     replaced : bool
         Whether the graph calls our kernel.
     why : str
@@ -101,15 +101,16 @@ class FusedGraph:
     Attributes
     ----------
     graph_module : GraphModule
-        The rewritten graph. Its inputs are followed by the results of `prologue`.
+        The rewritten graph. The results of `prologue` are its last inputs.
     prologue : GraphModule, optional
-        Computes folded weights from the inputs of the graph; None if there are none.
+        The graph that computes folded weights from the inputs; None if there are none.
     rows : list of FusedRow
         The convolutions, in the order of the graph.
     channels_last : bool
         Whether images lie in memory with the channels last.
     note : str
-        A remark: why each convolution was replaced alone, or the times of the whole graph; "" for none.
+        A remark: the reason why convolutions were replaced without fusion, or the times of the whole graph; "" for
+        none.
     """
 
     graph_module: GraphModule
@@ -125,7 +126,7 @@ class FusedGraph:
 
     @property
     def uses_tf32(self) -> bool:
-        """Whether a kernel of ours in the graph rounds its operands, as PyTorch's settings allowed."""
+        """Whether a kernel of ours in the graph rounds its operands to TF32, which PyTorch's settings allowed."""
         return any(row.replaced and row.problem is not None and row.problem.precision == "tf32" for row in self.rows)
 
     def __str__(self) -> str:
@@ -146,15 +147,14 @@ def fuse(
     Parameters
     ----------
     gm : GraphModule
-        Its nodes have fake tensors in `meta["val"]`.
+        The graph, with fake tensors in `meta["val"]` of its nodes.
     is_parameter : callable
-        Whether an input of the graph (a placeholder) is a parameter or a buffer. `FusedGraph.prologue` computes the
+        Returns whether an input of the graph (a placeholder) is a parameter or a buffer. `FusedGraph.prologue` computes
         weights that depend on these alone.
     channels_last : bool, optional
-        Whether images lie in memory with the channels last. None decides: for 16-bit types, and if PyTorch's compiler
-        would do so.
+        Whether images have channels last in memory. None: for 16-bit types, and if PyTorch's compiler would do so.
     tune : "quick" or float, optional
-        The time in which configurations of each layer are measured.
+        The time to measure configurations of each layer.
     """
     convolutions = [node for node in gm.graph.nodes if node.target is CONVOLUTION]
     last = prefers_channels_last(gm, convolutions) if channels_last is None else channels_last
@@ -176,7 +176,7 @@ def fuse(
         swapped[chain.last] = _rewrite(gm.graph, chain, problem, last, static, swapped)
     if last:
         convolution_as_linear(gm.graph)
-        arrange(gm.graph, static, orders)
+        order_images(gm.graph, static, orders)
     ours_and_theirs = [node for node in gm.graph.nodes if node.target in (CONVOLUTION, OURS_IN_GRAPH)]
     wanted = [each for node in ours_and_theirs for each in node.args[1:3] if each in static]
     prologue = hoist(gm, wanted, ours_and_theirs)
@@ -194,8 +194,7 @@ def _on_gpu(graph: Graph) -> bool:
 
 
 def compile_ahead(problems: Iterable[tuple[Problem, Device]]) -> None:
-    """Make the plans of problems on GPUs in several threads: most of the time goes to NVRTC, which runs without the
-    GIL."""
+    """Make the plans of problems on GPUs in several threads. NVRTC takes most of the time, and runs without the GIL."""
     wanted = [(problem, on) for problem, on in dict.fromkeys(problems) if on.kind == "cuda"]
 
     def make(one: tuple[Problem, Device]) -> None:
@@ -207,7 +206,7 @@ def compile_ahead(problems: Iterable[tuple[Problem, Device]]) -> None:
 
 
 def _problems(convolutions: list[Node], static: set[Node], last: bool) -> Iterator[tuple[Problem, Device]]:
-    """The problems of a graph if all chains become ours, with their devices."""
+    """Yield the problem and the device of each chain, as if all chains were replaced."""
     taken: set[Node] = set()
     for conv in convolutions:
         if conv not in taken:
@@ -220,7 +219,7 @@ def _problems(convolutions: list[Node], static: set[Node], last: bool) -> Iterat
 def _choose(
     convolutions: list[Node], static: set[Node], last: bool, tune: Tune
 ) -> tuple[list[FusedRow], list[tuple[Chain, Problem]]]:
-    """Return the rows of a graph, and the chains that become ours with their problems."""
+    """Return the rows of a graph, and the chains to replace with their problems."""
     rows: list[FusedRow] = []
     chosen: list[tuple[Chain, Problem]] = []
     taken: set[Node] = set()
@@ -230,9 +229,9 @@ def _choose(
         chain = chain_of(conv, static, taken)
         try:
             problem, on = _problem(chain, last)
-            row = decided(conv, [problem], on, tune, tuple(chain.parts), in_graph=True)
+            row = row_by_plan(conv, [problem], on, tune, tuple(chain.parts), in_graph=True)
         except (NotOurs, UserError) as refused:
-            row = row_of_pytorch(conv, reason(refused), tuple(chain.parts))
+            row = row_of_pytorch(conv, reason_of(refused), tuple(chain.parts))
         if row.replaced or not is_linear(conv):
             rows.append(row)
         if row.replaced:
@@ -242,11 +241,11 @@ def _choose(
 
 
 def row_of_pytorch(conv: Node, why: str, parts: tuple[str, ...] = ("convolution",)) -> FusedRow:
-    """Return the row of a call that stays PyTorch's, for a reason."""
+    """Return the row of a call that stays PyTorch's, with the reason `why`."""
     return FusedRow(str(conv), None, parts, False, why)
 
 
-def decided(
+def row_by_plan(
     conv: Node,
     problems: Sequence[Problem],
     on: Device,
@@ -254,23 +253,24 @@ def decided(
     parts: tuple[str, ...] = ("convolution",),
     in_graph: bool = False,
 ) -> FusedRow:
-    """Return the row of a call. Our kernels replace the call if the plan of one of its problems chooses ours.
+    """Return the row of a call, which is replaced if the plan of one of its problems chooses our kernel.
 
-    With `in_graph`, our kernel on a CPU must also save more than its call costs in a compiled graph. Raises UserError
-    if a problem has no plan.
+    With `in_graph`, a kernel on a CPU must also save more than the overhead of its call in a compiled graph. Raises
+    UserError if a problem has no plan.
     """
     choices = [plan_for(problem, on, torch_tensors.RIVAL, tune=tune).choice for problem in problems]
     ours, why = any(choice.how == OURS for choice in choices), choices[0].why
-    if ours and in_graph and on.kind == "cpu" and (too_short := _too_short(problems[0], choices[0])):
+    if ours and in_graph and on.kind == "cpu" and (too_short := _refusal_on_cpu(problems[0], choices[0])):
         ours, why = False, too_short
     return FusedRow(str(conv), problems[0], parts, ours, why)
 
 
-def _too_short(problem: Problem, choice: Decision) -> str:
-    """Return why a chain on a CPU stays PyTorch's, although our kernel alone is faster; "" if the chain is ours."""
+def _refusal_on_cpu(problem: Problem, choice: Decision) -> str:
+    """Return the reason why a chain on a CPU stays PyTorch's although our kernel alone is faster; "" if it is
+    replaced."""
     seconds, theirs = choice.seconds, choice.rival_seconds
     saved, theirs = (theirs - seconds, theirs) if seconds and theirs else rivals.saved_by([problem], [problem])
-    least = max(_CALL_SECONDS, _LEAST_SHARES[torch.get_num_threads() > 1] * theirs)
+    least = max(_LEAST_SAVED_SECONDS, _LEAST_SAVED_SHARES[torch.get_num_threads() > 1] * theirs)
     return "" if saved >= least else f"ours saves {saved * 1e6:.0f} µs; in a graph it must save {least * 1e6:.0f} µs"
 
 
@@ -285,7 +285,7 @@ def _name(conv: Node) -> str:
 def _options(found: Chain) -> dict[str, Any]:
     _, weight, _, stride, _, dilation, transposed, output_padding, groups = found.conv.args
     value = weight.meta["val"]
-    dense = value.dtype == torch.float32 and not transposed and value.shape[1] >= _DENSE
+    dense = value.dtype == torch.float32 and not transposed and value.shape[1] >= _LEAST_MMA_CHANNELS
     allowed = tf32_settings()
     allows = allowed.products if is_linear(found.conv) else allowed.convolutions
     tf32 = dense and value.device.type == "cuda" and allows
@@ -304,10 +304,10 @@ def _problem(found: Chain, last: bool) -> tuple[Problem, Device]:
     bias = found.conv.args[2] is not None or found.adds_bias
     filters, result = (found.conv.meta["val"].shape[1],), found.conv.meta["val"]
     given = Arrays(
-        described(x, rank, last),
-        described(weight, rank, last and options["groups"] == 1),
-        Described(filters, torch_tensors.NAMES.get(weight.dtype, ""), _place(weight)) if bias else None,
-        described(result, rank, last) if found.residual is not None else None,
+        properties_of(x, rank, last),
+        properties_of(weight, rank, last and options["groups"] == 1),
+        ArrayProperties(filters, torch_tensors.NAMES.get(weight.dtype, ""), _place(weight)) if bias else None,
+        properties_of(result, rank, last) if found.residual is not None else None,
     )
     if 0 in given.x.shape:
         raise NotOurs("the sample has no images")
@@ -324,17 +324,19 @@ def device_of(x: Any) -> Device:
     raise NotOurs(f"x is on {x.device}")
 
 
-def described(a: Any, rank: int, last: bool = False) -> Described:
-    """Return the properties of a fake tensor; `last` says that it will lie in memory with the channels last.
+def properties_of(a: Any, rank: int, last: bool = False) -> ArrayProperties:
+    """Return the properties of a fake tensor; with `last`, it will have channels last in memory.
 
-    A size that may change counts as in the sample.
+    A dynamic size counts as its size in the sample.
     """
     if any(not isinstance(size, int) for size in a.shape[1:]):
         raise NotOurs("its size changes from call to call: only the batch may")
     shape = tuple(size if isinstance(size, int) else int(size.node.hint) for size in a.shape)
-    turned = last and rank == 2 and shape[1] > 1 and prod(shape[2:]) > 1
+    channels_last = last and rank == 2 and shape[1] > 1 and prod(shape[2:]) > 1
     dtype = torch_tensors.NAMES.get(a.dtype, str(a.dtype))
-    return Described(shape, dtype, _place(a), turned or (not last and torch_tensors.channels_last(a, rank)))
+    return ArrayProperties(
+        shape, dtype, _place(a), channels_last or (not last and torch_tensors.channels_last(a, rank))
+    )
 
 
 def _place(a: Any) -> tuple[str, int]:
@@ -347,13 +349,13 @@ def _place(a: Any) -> tuple[str, int]:
 def _rewrite(
     graph: Graph, found: Chain, problem: Problem, last: bool, static: set[Node], swapped: dict[Node, Node]
 ) -> Node:
-    """Replace a chain by a call of our operator; `swapped` has the calls that replaced earlier chains."""
+    """Replace a chain by a call of our operator; `swapped` maps the results of earlier chains to their replacements."""
     conv, options = found.conv, _options(found)
     weight, bias = conv.args[1:3]
-    turned = last and len(conv.args[3]) == 2
+    channels_last = last and len(conv.args[3]) == 2
     with graph.inserting_before(found.last):
         read = [None if a is None else swapped.get(a, a) for a in (found.x, found.residual)]
-        x, residual = (in_order(graph, a) if turned and a is not None else a for a in read)
+        x, residual = (in_memory_format(graph, a) if channels_last and a is not None else a for a in read)
         filters_last = problem.weights == "OHWI"
         if found.steps or (weight in static and not is_in_order(weight.meta["val"], filters_last)):
             groups = options["groups"] if conv.args[6] else 0
@@ -370,8 +372,8 @@ def _rewrite(
         )  # fmt: skip
         made = graph.call_function(OURS_IN_GRAPH, given)
         order = order_of(found.last)
-        if not turned and order is not None and order != _order_of_ours(problem, rank):
-            made = lying(graph, made, order)  # views behind it rely on the order in which PyTorch's result lies
+        if not channels_last and order is not None and order != _order_of_ours(problem, rank):
+            made = in_order(graph, made, order)  # views behind it rely on the order in which PyTorch's result lies
     made.meta = dict(found.last.meta)
     found.last.replace_all_uses_with(made)
     for node in reversed(found.nodes):
@@ -380,5 +382,5 @@ def _rewrite(
 
 
 def _order_of_ours(problem: Problem, rank: int) -> tuple[int, ...]:
-    """The dimensions of the result of our kernel, from the outermost in memory."""
+    """Return the dimensions of our kernel's result, the outermost in memory first."""
     return channels_last_order(rank + 2, rank) if problem.layout == "NHWC" else tuple(range(rank + 2))

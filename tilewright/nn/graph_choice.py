@@ -1,7 +1,7 @@
-"""Decide by time, on a CPU, whether the rewritten graph or PyTorch's own runs.
+"""The choice, on a CPU, between the rewritten graph and PyTorch's own: both are timed.
 
-A kernel that is faster alone may make a graph slower: its call costs time, and PyTorch's compiler fuses less around it.
-So both graphs are compiled once and timed in turns. Decisions are kept on disk, beside the kernels.
+A kernel that is faster alone may make a graph slower: its call has overhead, and PyTorch's compiler fuses less around
+it. So both graphs are compiled once and timed in turns. Decisions are kept on disk, beside the kernels.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from ..runtime.device import cpu
 from .fusion import FusedGraph
 
 Compiled = Callable[..., Any]
-_LONGEST = 0.1
-"""Graphs that take these seconds are not timed: two dozen runs would take too long, and the calls of kernels count
-little."""
+_MOST_SECONDS = 0.1
+"""The most seconds per run of a graph that is timed. For longer runs, timing takes too long, and the overhead of calls
+counts little."""
 
 
 def faster_graph(
     made: FusedGraph, ours: Callable[[], Compiled], theirs: Callable[[], Compiled], inputs: Sequence[Any]
 ) -> Compiled:
-    """Return the faster one of two equivalent graphs; the report of `made` names the times.
+    """Return the faster of two equivalent graphs, and write the times into the note of `made`.
 
-    PyTorch's graph runs if the difference is too close to call. Ours runs if no input has values, or if calls take
-    long.
+    PyTorch's graph is chosen if the difference is too close to call. Ours is chosen untimed if the inputs are fake
+    tensors, or if calls take longer than `_MOST_SECONDS`.
     """
     key = _key(made, inputs)
     kept = store().get(key)
@@ -42,12 +42,12 @@ def faster_graph(
         return ours() if kept.description["wins"] else theirs()
     given = _values(inputs)
     mine = ours()
-    if given is None or _seconds(mine, given) > _LONGEST:
+    if given is None or _seconds(mine, given) > _MOST_SECONDS:
         return mine
     other = theirs()
     timed = compare([lambda: mine(*given), lambda: other(*given)], False, longest=1.0)
     wins = timed.verdict() == Verdict.FASTER
-    made.note = _told(timed, wins)
+    made.note = _summary_of(timed, wins)
     store().put(key, StoredKernel({"device": fingerprint.machine(cpu()), "shown": made.note, "wins": wins}, b""))
     return mine if wins else other
 
@@ -64,7 +64,7 @@ def _key(made: FusedGraph, inputs: Sequence[Any]) -> str:
 
 
 def _values(inputs: Sequence[Any]) -> list[Any] | None:
-    """Return inputs of a call with the sizes of the sample; None if no input has values."""
+    """Return inputs with the sizes of the sample; None if the inputs are fake tensors."""
     if any(isinstance(a, FakeTensor) for a in inputs):
         return None
     return [int(a.node.hint) if isinstance(a, torch.SymInt) else a for a in inputs]
@@ -77,7 +77,7 @@ def _seconds(run: Compiled, given: list[Any]) -> float:
     return time.perf_counter() - began
 
 
-def _told(timed: Comparison, wins: bool) -> str:
+def _summary_of(timed: Comparison, wins: bool) -> str:
     mine, theirs = timed.seconds
     times = f"{theirs * 1e3:.3f} ms by PyTorch's graph, {mine * 1e3:.3f} ms by ours"
     low, high = timed.spread

@@ -1,4 +1,4 @@
-"""The values that attributes of modules hold: a graph of a model is valid until one of them changes."""
+"""The values of modules' attributes: a graph of a model is valid until one of them changes."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ import numpy as np
 import torch
 
 _MOST_OBJECTS = 4096
-"""The largest number of collections and objects that are compared in each call."""
+"""The most collections and objects to compare in each call."""
 _MOST_BYTES = 1 << 20
-"""The largest size of an array of NumPy that is compared in each call."""
+"""The most bytes of a NumPy array to compare in each call."""
 _OPAQUE = (torch.Tensor, type, FunctionType, BuiltinFunctionType, ModuleType, logging.Logger, str, int, float)
-"""Values without parts on which a computation depends. A graph reads the present elements of tensors."""
+"""Types of values that are compared as a whole, not by their parts. A graph reads the present elements of tensors."""
 
 
 class TooManyValues(Exception):  # noqa: N818  # a reason, which the report tells
-    """Raised if the comparison of all values would take long."""
+    """Raised if there are too many values to compare in each call."""
 
 
 class HeldValues:
-    """Collections and attributes, and their values at the beginning."""
+    """Collections and attributes, with a copy of their initial values."""
 
     def __init__(self, held: Sequence[Any]) -> None:
         self._empty = [values for values in held if not values]
@@ -39,7 +39,7 @@ class HeldValues:
 
 
 class _Contents:
-    """The contents of an object that is no collection. A copy has the present ones."""
+    """The contents of an object that is no collection. A copy stores the present contents."""
 
     def __init__(self, read: Callable[[], Any]) -> None:
         self._read = read
@@ -54,9 +54,10 @@ class _Contents:
 
 
 def reachable(values: Iterable[Any], known: Iterable[Any]) -> list[Any]:
-    """Return the collections, and the attributes of objects, that values hold at any depth.
+    """Return the collections, and the attributes of objects, that are reachable from values.
 
-    They may change although the values stay the same objects. Objects in `known` are left out. Raises TooManyValues.
+    Their contents may change although the values stay the same objects. Objects in `known` are left out. Raises
+    TooManyValues.
     """
     found: list[Any] = []
     stack, seen = list(values), {id(each): each for each in known}
@@ -74,7 +75,7 @@ def reachable(values: Iterable[Any], known: Iterable[Any]) -> list[Any]:
 
 
 def _parts(value: Any) -> tuple[Iterable[Any], Any]:
-    """Return the values in another one, and the object to compare; None if that cannot change."""
+    """Return the values inside a value, and the object to compare; None if the value cannot change."""
     if isinstance(value, (tuple, frozenset)):
         return value, None
     if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""The layers of a model that our modules could replace, as a run on a sample calls them."""
+"""The layers of a model that our modules could replace, in a run on a sample."""
 
 from __future__ import annotations
 
@@ -30,21 +30,20 @@ _KINDS: dict[type, tuple[type, str]] = {
     torch.nn.MaxPool2d: (modules.MaxPool2d, "max_pool2d"),
     torch.nn.AvgPool2d: (modules.AvgPool2d, "avg_pool2d"),
 }
-"""By PyTorch's module: our module, and the operator."""
+"""For each module of PyTorch, our module and the operator."""
 _OURS = tuple(ours for ours, _ in _KINDS.values())
 _OTHERS = (conv._ConvNd, pooling._MaxPoolNd, pooling._AvgPoolNd)
-"""Base classes of layers that the report names although no module of ours replaces them."""
+"""Base classes of layers that the report lists although no module of ours replaces them."""
 _WHOLE = "(the model)"
 """The name of the only layer, if the model itself is one."""
 
 
 @dataclass
 class ModelLayer:
-    """A convolution or a pooling, its first input in a run of the model on its sample, and the type in which it
-    computes.
+    """A convolution or a pooling, with its first input and its type in a run of the model on its sample.
 
-    `needs_gradient` says whether a training step computes the gradient of the input. `why` is the reason if the layer
-    cannot be replaced.
+    With `needs_gradient`, a training step computes the gradient of the input. `why` is the reason if the layer cannot
+    be replaced.
     """
 
     name: str
@@ -96,7 +95,7 @@ def layers_of(model: Any, sample: Sample) -> list[ModelLayer]:
 
 
 def _is_named(module: Any) -> bool:
-    """Whether the report lists a module. It also lists quantised convolutions, which have no base class in common with
+    """Return whether the report lists a module. It also lists quantised convolutions, which share no base class with
     others."""
     quantised = "quantized" in type(module).__module__ and "Conv" in type(module).__name__
     return isinstance(module, _OTHERS) or quantised
@@ -138,17 +137,17 @@ def _refusal(layer: ModelLayer) -> str:
 
 
 def _is_changed(module: Any, base: type, name: str) -> bool:
-    """Whether a module's class, or the module itself, overrides a method of PyTorch's."""
+    """Return whether a module or its class overrides a method of PyTorch's class."""
     return name in vars(module) or getattr(type(module), name, None) is not getattr(base, name, None)
 
 
 def is_covered(module: Any) -> bool:
-    """Whether a module is a convolution or a pooling that our operators compute."""
+    """Return whether a module is a convolution or a pooling that our operators compute."""
     return _base(type(module)) is not None
 
 
-def left_out(module: Any) -> tuple[str, str]:
-    """Return the part of a layer that its kernel alone would not compute, and a way out; "" for none."""
+def omitted_part(module: Any) -> tuple[str, str]:
+    """Return the part of a layer that its kernel does not compute, and advice; "" if there is none."""
     known: list[Any] = [kind.forward for base, (ours, _) in _KINDS.items() for kind in (base, ours)]  # type: ignore[attr-defined]
     if isinstance(module, LazyModuleMixin):
         return "it is lazy, and has no sizes yet", "call the model once in the file"
@@ -167,12 +166,12 @@ def _returns_indices(module: Any) -> bool:
 
 
 def activation_of(module: Any) -> Any:
-    """The activation of a module of ours; None for a module of PyTorch's."""
+    """Return the activation of a module of ours; None for a module of PyTorch's."""
     return getattr(module, "activation", None) if isinstance(module, _OURS) else None
 
 
 def operator_of(module: Any) -> str:
-    """The name of the operator that computes a module."""
+    """Return the name of the operator that computes a module."""
     base = _base(type(module))
     assert base is not None
     return _KINDS[base][1]
@@ -185,14 +184,14 @@ def problem_of(module: Any, x: Any, dtype: str = "") -> Problem:
     if "pool" in operator:
         names = ("kernel_size", "stride", "padding", "dilation", "ceil_mode", "count_include_pad", "divisor_override")
         options = CallOptions(**{name: getattr(module, name) for name in names if hasattr(module, name)})
-        given = [torch_tensors.described(x, rank)]
+        given = [torch_tensors.properties_of(x, rank)]
     else:
         padding = module.padding
         if module.padding_mode != "zeros":
             x, padding = modules.bordered(module, x), 0
         more = tuple(module.output_padding) if "transpose" in operator else 0
         options = CallOptions(module.stride, padding, module.dilation, module.groups, output_padding=more)
-        given = [torch_tensors.described(a, rank) for a in (x, module.weight, module.bias)]
+        given = [torch_tensors.properties_of(a, rank) for a in (x, module.weight, module.bias)]
     cast = [a if a is None else a._replace(dtype=dtype or a.dtype) for a in given]
     return signature(operator, Arrays(*cast), options).problem  # type: ignore[arg-type]  # x is there
 
@@ -224,7 +223,7 @@ def _instance(kind: type, ours: type) -> Any:
 
 
 class _Functions(TorchDispatchMode):  # type: ignore[misc]  # PyTorch is not followed
-    """Count the convolutions that run as functions."""
+    """Counts the convolutions that run."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -237,7 +236,7 @@ class _Functions(TorchDispatchMode):  # type: ignore[misc]  # PyTorch is not fol
 
 
 def convolutions_in(run: Callable[[], Any]) -> int:
-    """Return the number of convolutions of PyTorch's that a run calls."""
+    """Return the number of PyTorch's convolutions in a run."""
     with _Functions() as seen:
         run()
     count: int = seen.count

@@ -1,7 +1,7 @@
-"""Linear layers on images, as in ConvNeXt, rewritten as convolutions with one tap, and back.
+"""Linear layers on images, as in ConvNeXt, rewritten as 1 × 1 convolutions, and back.
 
-A linear layer reads an image with the channels last. As a convolution, it may become one call with the activation, the
-scale and the residual behind it. The layers that stay PyTorch's become matrix products again.
+A linear layer reads an image with channels last. As a convolution, it may become one call with the activation, the
+scale and the residual after it. Layers that are not replaced become matrix products again.
 """
 
 from __future__ import annotations
@@ -15,13 +15,15 @@ from .chains import CONVOLUTION, activation_of
 
 _aten = torch.ops.aten
 _VIEWS = (_aten.view.default, _aten._unsafe_view.default, _aten.reshape.default)
-_FIRST, _LAST = [0, 3, 1, 2], [0, 2, 3, 1]
-"""The orders of dimensions from channels last to channels first, and back."""
+_TO_CHANNELS_FIRST = [0, 3, 1, 2]
+"""The permutation of dimensions from channels last to channels first."""
+_TO_CHANNELS_LAST = [0, 2, 3, 1]
+"""The permutation of dimensions from channels first to channels last."""
 _MARK = "linear"
 
 
 def linear_as_convolution(graph: Graph) -> None:
-    """Write linear layers of images as convolutions with one tap, and move permutations out of the way."""
+    """Replace linear layers on images by 1 × 1 convolutions, and cancel permutations between them."""
     for node in list(graph.nodes):
         if node.target in (_aten.addmm.default, _aten.mm.default) and not node.kwargs:
             _rewrite(graph, node)
@@ -56,14 +58,14 @@ def _rewrite(graph: Graph, node: Node) -> None:
     if (x.shape[3], out.shape[3]) != (channels, filters) or (bias and bias[0].meta["val"].dim() != 1):
         return
     with graph.inserting_before(node):
-        first = _permuted(graph, image, _FIRST)
+        first = _permuted(graph, image, _TO_CHANNELS_FIRST)
         taps = graph.call_function(_aten.view.default, (weight, [filters, channels, 1, 1]))
         taps.meta["val"] = weight.meta["val"].reshape(filters, channels, 1, 1)
         made = graph.call_function(
             CONVOLUTION, (first, taps, bias[0] if bias else None, [1, 1], [0, 0], [1, 1], False, [0, 0], 1)
         )
-        made.meta = {"val": out.permute(_FIRST), _MARK: True}
-        result.replace_all_uses_with(_permuted(graph, made, _LAST))
+        made.meta = {"val": out.permute(_TO_CHANNELS_FIRST), _MARK: True}
+        result.replace_all_uses_with(_permuted(graph, made, _TO_CHANNELS_LAST))
 
 
 def _permuted(graph: Graph, node: Node, order: list[int]) -> Node:
@@ -78,20 +80,20 @@ def is_linear(node: Node) -> bool:
 
 
 def convolution_as_linear(graph: Graph) -> None:
-    """Turn the remaining convolutions that were linear layers into matrix products again."""
+    """Turn former linear layers that are still PyTorch's convolutions into matrix products again."""
     for node in list(graph.nodes):
         if node.target is CONVOLUTION and is_linear(node):
             x, weight, bias, *_ = node.args
             _, filters, height, width = node.meta["val"].shape
             with graph.inserting_before(node):
-                rows = _called(graph, _aten.permute.default, x, _LAST)
+                rows = _called(graph, _aten.permute.default, x, _TO_CHANNELS_LAST)
                 rows = _called(graph, _aten.reshape.default, rows, [-1, weight.meta["val"].shape[1]])
                 flat = _called(graph, _aten.reshape.default, weight, list(weight.meta["val"].shape[:2]))
                 flat = _called(graph, _aten.t.default, flat)
                 operands = (rows, flat) if bias is None else (bias, rows, flat)
                 product = _called(graph, _aten.mm.default if bias is None else _aten.addmm.default, *operands)
                 image = _called(graph, _aten.reshape.default, product, [-1, height, width, filters])
-                node.replace_all_uses_with(_called(graph, _aten.permute.default, image, _FIRST))
+                node.replace_all_uses_with(_called(graph, _aten.permute.default, image, _TO_CHANNELS_FIRST))
             graph.erase_node(node)
 
 

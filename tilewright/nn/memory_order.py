@@ -1,4 +1,4 @@
-"""Choose the memory order of the images in an ATen graph, and give it to all convolutions."""
+"""Choose the memory order of the images in an ATen graph, and convert the inputs of all convolutions to it."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from .chains import CONVOLUTION
 _aten = torch.ops.aten
 
 
-def turned(graph: Graph, node: Node, memory_format: Any = torch.channels_last) -> Node:
-    """Return images with the channels last in memory. Tracing knows whether they already are, and no copy is needed."""
+def in_memory_format(graph: Graph, node: Node, memory_format: Any = torch.channels_last) -> Node:
+    """Return a node that converts images to a memory format. It copies nothing if they have that format."""
     return graph.call_function(_aten.contiguous.default, (node,), {"memory_format": memory_format})
 
 
-def lying(graph: Graph, node: Node, order: tuple[int, ...]) -> Node:
-    """Return a tensor with its dimensions in this order in memory, outermost first."""
+def in_order(graph: Graph, node: Node, order: tuple[int, ...]) -> Node:
+    """Return a node that converts a tensor to a memory order of its dimensions, outermost first."""
     inner = graph.call_function(_aten.permute.default, (node, list(order)))
-    inner = turned(graph, inner, torch.contiguous_format)
+    inner = in_memory_format(graph, inner, torch.contiguous_format)
     back = sorted(range(len(order)), key=order.__getitem__)
     return graph.call_function(_aten.permute.default, (inner, back))
 
 
 def prefers_channels_last(gm: GraphModule, convolutions: list[Node]) -> bool:
-    """Whether images should lie with the channels last: for 16-bit types, or if PyTorch's compiler would do so."""
+    """Return whether images should have channels last: for 16-bit types, or if PyTorch's compiler would do so."""
     images = [node for node in convolutions if len(node.args[3]) == 2]
     if not images:
         return False
@@ -44,8 +44,8 @@ def prefers_channels_last(gm: GraphModule, convolutions: list[Node]) -> bool:
 
 
 def depends_on_strides(graph: Graph) -> bool:
-    """Whether a node depends on the strides of its input. Nodes that only change strides of extent 1, as after pooling
-    of a whole image, are removed."""
+    """Return whether a node depends on the strides of its input. Nodes that only change strides of dimensions of extent
+    1, as after global pooling, are removed."""
     for node in list(graph.nodes):
         if node.target is _aten.as_strided.default:
             source = node.args[0]
@@ -60,19 +60,19 @@ def depends_on_strides(graph: Graph) -> bool:
 
 
 def results_share_memory(graph: Graph) -> bool:
-    """Whether a result is a view of another one: a copy in another order would separate them."""
+    """Return whether a result is a view of another result. A reordered copy would separate them."""
     values = [node.meta.get("val") for node in results_of(graph)]
     memory = [value.untyped_storage()._cdata for value in values if isinstance(value, torch.Tensor)]
     return len(set(memory)) < len(memory)
 
 
-def arrange(graph: Graph, static: set[Node], orders: list[tuple[int, ...] | None]) -> None:
-    """Give all remaining convolutions inputs with the channels last, and their results the strides that they had."""
+def order_images(graph: Graph, static: set[Node], orders: list[tuple[int, ...] | None]) -> None:
+    """Give all remaining convolutions inputs with channels last, and restore the strides of the graph's results."""
     for node in list(graph.nodes):
         if node.target is CONVOLUTION and len(node.args[3]) == 2:
             x, weight, *rest = node.args
             with graph.inserting_before(node):
-                pair = [turned(graph, x), turned(graph, weight)]
+                pair = [in_memory_format(graph, x), in_memory_format(graph, weight)]
             if weight in static:
                 static.add(pair[1])
             node.args = (*pair, *rest)
@@ -84,7 +84,7 @@ def arrange(graph: Graph, static: set[Node], orders: list[tuple[int, ...] | None
     with graph.inserting_before(output):
         for node, order in zip(results, orders, strict=True):
             if order is not None and node not in swapped:
-                swapped[node] = lying(graph, node, order)
+                swapped[node] = in_order(graph, node, order)
     output.args = map_arg(output.args, lambda node: swapped.get(node, node))
 
 
@@ -94,7 +94,7 @@ def results_of(graph: Graph) -> Iterator[Node]:
 
 
 def order_of(node: Node) -> tuple[int, ...] | None:
-    """The dimensions of a result from the outermost in memory; None if the order does not matter or has gaps."""
+    """Return the dimensions of a result, the outermost in memory first; None if the order is arbitrary or has gaps."""
     value = node.meta.get("val")
     if not isinstance(value, torch.Tensor) or value.dim() < 3 or node.op == "placeholder":
         return None

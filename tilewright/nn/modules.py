@@ -1,4 +1,4 @@
-"""The modules: subclasses of PyTorch's, which call Tilewright instead of PyTorch's own functions."""
+"""The modules: subclasses of PyTorch's modules that call Tilewright instead of PyTorch's functions."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ Base = Any
 
 
 def _activation(module: Any) -> Any:
-    """Return the activation of a module; a layer that `accelerate` replaced has none. A default as an attribute of the
-    class would hide an activation that is a module itself.
+    """Return the activation of a module, or None for a layer that `accelerate` replaced. The class has no default
+    attribute: it would hide an activation that is a module itself.
     """
     return getattr(module, "activation", None)
 
@@ -41,12 +41,12 @@ def _parameters(module: Any) -> tuple[Any, Any]:
 
 
 def bordered(module: Any, x: Any) -> Any:
-    """Return the input of a convolution with its padding, of a mode other than zeros."""
+    """Return the padded input of a convolution with a padding mode other than zeros."""
     return pad(x, module._reversed_padding_repeated_twice, mode=module.padding_mode)
 
 
 class Unscriptable:
-    """A module that TorchScript's compiler does not know, since its forward call chooses a kernel."""
+    """A module that TorchScript cannot compile, because its forward call chooses a kernel."""
 
     def __prepare_scriptable__(self) -> Any:
         raise UserError(
@@ -57,7 +57,7 @@ class Unscriptable:
 
 
 class _Signed(Unscriptable):
-    """A module whose `__init__` takes the parameters of PyTorch's and an activation."""
+    """A module with the constructor parameters of PyTorch's module and an activation."""
 
     _operator: Any = None
     _own_tensors = False
@@ -92,7 +92,7 @@ class _Convolution(_Signed):
         )
 
     def extra_repr(self: Any) -> str:
-        """Return PyTorch's representation, and the activation."""
+        """Return PyTorch's representation followed by the activation."""
         found: str = super().extra_repr()  # type: ignore[misc]  # of the module beside it
         return found if _activation(self) is None else f"{found}, activation={self.activation!r}"
 
@@ -103,7 +103,7 @@ class Conv1d(_Convolution, torch.nn.Conv1d):  # type: ignore[misc]  # PyTorch is
     Parameters
     ----------
     activation : str or callable, optional
-        As `tilewright.conv1d` takes it; computed in the same kernel.
+        An activation as in `tilewright.conv1d`, computed in the same kernel.
 
     Notes
     -----

@@ -14,18 +14,18 @@ from ..report.table import Column, table
 from .fused_models import remove
 
 _CONTRADICTION = 1.05
-"""If a model should be faster by this factor according to its layers, but is not, the report says so."""
+"""The least speedup of a model by the times of its layers for which the report notes that the model is not faster."""
 UNDONE, SLOWER = "faster, but the model is too close to call", "faster, but the model became slower"
-"""Reasons to keep PyTorch's layer although ours is faster."""
+"""Reasons to keep a layer of PyTorch although ours is faster."""
 Spread = tuple[float, float]
 
 
 @dataclass(frozen=True)
 class Row:
-    """A layer of the model: both times of one run, in seconds, and whether it was replaced.
+    """A layer of the model: the seconds of one run with both kernels, and whether it was replaced.
 
-    Times of a training step include the gradients that operators of ours compute, each by the faster kernel. If the
-    times are 0, the layer was not measured, for the reason in `why`.
+    Times of a training step include the gradients that our operators compute, each by the faster kernel. Times of 0
+    mean that the layer was not measured, for the reason `why`.
 
     `spread` is the confidence interval of the gain. `directions` names the parts of a training step that our kernels
     compute: the forward call, gradients.
@@ -55,11 +55,11 @@ class Row:
 
     @property
     def is_close(self) -> bool:
-        """Whether the spread of the gain includes 1, or the gain is too small to be sure of it."""
+        """Whether the spread of the gain includes 1, or the gain is too small to count."""
         return self.spread[1] >= 1
 
-    def measured(self, parts: Mapping[str, Comparison], margin: float, training: bool) -> Row:
-        """Return the row with the times of its parts. In a training step, each part runs by the faster kernel."""
+    def with_times(self, parts: Mapping[str, Comparison], margin: float, training: bool) -> Row:
+        """Return the row with the times of its parts. In a training step, each part runs the faster kernel."""
         forward = parts["forward"]
         if not training:
             faster = forward.verdict(margin) == Verdict.FASTER
@@ -83,7 +83,7 @@ class Row:
 
 
 def _way_out(tune: Any) -> str:
-    """The argument of `accelerate` that may find a faster kernel."""
+    """Return the argument of `accelerate` that may find a faster kernel."""
     return 'tune="quick" searches for a faster kernel' if tune is None else "a larger tune= searches for longer"
 
 
@@ -95,12 +95,13 @@ class Acceleration:
     rows : list of Row
         A row per convolution and pooling of the model.
     run, eager : Comparison or None
-        One run of the whole model on the sample, or one training step: ours is the model as it is, the other as it was.
-        `run` is on a GPU in a CUDA graph, without the host's time; `eager` includes that. None if not measured.
+        Comparisons of one run of the model on the sample, or of one training step: the model after and before the
+        changes. On a GPU, `run` uses a CUDA graph and excludes the host's time; `eager` includes it. None if not
+        measured.
     before, after : float
-        Seconds of `run`, as the model was and as it is; 0 if nothing was replaced.
+        Seconds of `run` before and after the changes; 0 if nothing was replaced.
     eager_before, eager_after : float
-        The same with the host's time, as the model runs without a graph.
+        The same for `eager`, with the host's time.
     """
 
     def __init__(self, model: Any, training: bool = False, tune: Any = None) -> None:
@@ -135,8 +136,8 @@ class Acceleration:
         layer.__class__ = kind
 
     def undo(self, why: str = "undone") -> None:
-        """Restore PyTorch's classes of the layers, which keep their present state. Layers that left the model do not
-        return."""
+        """Restore PyTorch's classes of the layers, which keep their present state. Layers removed from the model since
+        are not put back."""
         remove(self.model)
         self._undo(self._replaced)
         self._replaced = []
@@ -152,13 +153,13 @@ class Acceleration:
 
     @contextmanager
     def originals(self) -> Iterator[None]:
-        """Restore the model's own layers for a while."""
+        """Restore the model's own layers inside the context."""
         with self.only(0):
             yield
 
     @contextmanager
     def only(self, count: int) -> Iterator[None]:
-        """Undo all but the replacements that save most time, for a while."""
+        """Undo all replacements inside the context except the `count` that save most time."""
         away = self.by_saving()[count:]
         for layer, own, _ in away:
             layer.__class__ = own
@@ -169,12 +170,12 @@ class Acceleration:
                 layer.__class__ = kind
 
     def by_saving(self) -> list[tuple[Any, type, type]]:
-        """The replacements, by the time that they save, most first."""
+        """Return the replacements, the one that saves most time first."""
         saved = {id(row.layer): row.theirs - row.ours for row in self.rows if row.replaced}
         return sorted(self._replaced, key=lambda each: -saved.get(id(each[0]), 0.0))
 
     def leave(self, count: int) -> None:
-        """Undo all but the replacements that save most time."""
+        """Undo all replacements except the `count` that save most time."""
         ordered = self.by_saving()
         self._undo(ordered[count:])
         self._replaced = ordered[:count]
@@ -183,7 +184,7 @@ class Acceleration:
         self.rows = [row.kept(why) if id(row.layer) in away else row for row in self.rows]
 
     def report_fusion(self, rows: Sequence[Any], timed: Comparison, wins: bool) -> None:
-        """Store the outcome of fusion: the rows of the graph, and the times of the model by its graph and by its
+        """Store the outcome of fusion: the rows of the graph, and the times of the model with its graph and with its
         modules."""
         count = sum(row.replaced for row in rows)
         gain = f"{_both(timed, 'by modules', 'by the graph')}, {timed.gain:.2f} times as fast ({_to(timed.spread)})"
@@ -225,7 +226,7 @@ class Acceleration:
         return f"nothing to replace: the model calls {what}, without modules; call tilewright.conv2d there"
 
     def _whole(self) -> list[str]:
-        """The times of the whole model."""
+        """Return the lines with the times of the whole model."""
         if self.run is None:
             return []
         what = "a training step" if self.training else "the model"
@@ -234,7 +235,7 @@ class Acceleration:
         return found
 
     def _contradictions(self) -> list[str]:
-        """Return a line if the layers and the whole model contradict each other."""
+        """Return a line if the times of the layers contradict the times of the whole model."""
         if self.run is None:
             return []
         measured = [row for row in self.rows if row.ours]
@@ -259,14 +260,14 @@ def _to(spread: Spread) -> str:
 
 
 def _times(row: Row) -> list[str]:
-    """The times of a row, and their quotient with its spread."""
+    """Return the times of a row, and their quotient with its spread."""
     if not row.ours:
         return ["–"] * 4
     return [f"{row.theirs * 1e6:.1f}", f"{row.ours * 1e6:.1f}", f"{row.gain:.2f}", _to(row.spread)]
 
 
 def _what(row: Row) -> str:
-    """The outcome of a layer."""
+    """Return the outcome of a layer in words."""
     if row.replaced:
         return f"replaced: {', '.join(row.directions)}" if row.directions else "replaced"
     return f"kept: {row.why}" if row.why else "kept"

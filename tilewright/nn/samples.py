@@ -19,7 +19,7 @@ class Sample(NamedTuple):
 
     @classmethod
     def of(cls, model: Any, given: Any, named: dict[str, Any]) -> Sample:
-        """Return the sample of a model from the arguments of a user; a mapping may stand for keyword arguments."""
+        """Return the sample of a model from a user's arguments; a mapping may stand for keyword arguments."""
         if given is None and not named:
             raise UserError(
                 "no sample is given",
@@ -37,12 +37,13 @@ class Sample(NamedTuple):
         return model(*self.positional, **self.named)
 
     def copy(self) -> Sample:
-        """Return a copy of the arguments, which a model may write to."""
+        """Return a copy of the arguments: a model may write to them."""
         return Sample(*_copies((self.positional, self.named)))
 
 
 def _takes_by_name(model: Any, given: Mapping[Any, Any]) -> bool:
-    """Whether the keys of a mapping are keyword arguments of a model. Otherwise the mapping is its one argument."""
+    """Return whether the keys of a mapping are keyword arguments of a model. Otherwise the mapping is a single
+    argument."""
     parameters = inspect.signature(model.forward).parameters.values()
     names = {p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
     any_name = any(p.kind is p.VAR_KEYWORD for p in parameters) and not names
@@ -59,7 +60,7 @@ def _copies(value: Any) -> Any:
 
 
 def tensors_in(value: Any) -> list[Any]:
-    """The tensors among the arguments or the results of a model."""
+    """Return the tensors among the arguments or the results of a model."""
     if isinstance(value, torch.Tensor):
         return [value]
     parts = value.values() if isinstance(value, Mapping) else value if isinstance(value, (tuple, list)) else ()

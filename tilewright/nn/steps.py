@@ -11,10 +11,9 @@ from .samples import tensors_in
 
 
 class TrainingStep:
-    """The forward call of a model, and the gradients of its parameters and inputs that require them.
+    """The forward call of a model, and the required gradients of its parameters and inputs.
 
-    The gradients of the results are random numbers, always the same: sums of the results would have no gradient through
-    a normalization.
+    The gradients of the results are fixed random numbers. Gradients of a plain sum would vanish in a normalization.
     """
 
     def __init__(self, model: Any, run: Callable[[], Any], inputs: Sequence[Any]) -> None:
@@ -32,7 +31,7 @@ class TrainingStep:
         return made, [a for a in gradients if a is not None]
 
     def outcome(self) -> tuple[list[Any], Any]:
-        """Return the results, and all gradients as one vector: a single gradient may be nothing but rounding errors.
+        """Return the results, and all gradients as one vector: a single gradient may consist of rounding errors.
 
         Random layers, such as dropout, draw the same numbers each time.
         """

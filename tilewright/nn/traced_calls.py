@@ -1,7 +1,7 @@
 """Replace the calls of PyTorch's convolutions in a graph of Dynamo's, one by one.
 
-Such a graph has the functions that a model calls, in-place operations included. The replacement has the same operands
-and the same place in the graph, so that the order of writes stays.
+Such a graph has the functions that a model calls, including in-place operations. A replacement has the same operands
+and the same position in the graph, so that the order of writes is kept.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from .fusion import (
     FusedRow,
     NotOurs,
     compile_ahead,
-    decided,
-    described,
     device_of,
-    reason,
+    properties_of,
+    reason_of,
+    row_by_plan,
     row_of_pytorch,
 )
 
@@ -50,11 +50,11 @@ def replace_calls(gm: GraphModule, tune: Tune = None) -> list[FusedRow]:
             try:
                 found.append((node, _Call(node)))
             except (NotOurs, UserError) as refused:
-                found.append((node, reason(refused)))
+                found.append((node, reason_of(refused)))
     if tune is None:
         calls = [call for _, call in found if isinstance(call, _Call)]
         compile_ahead((problem, call.on) for call in calls for problem in call.problems)
-    rows = [row_of_pytorch(node, call) if isinstance(call, str) else call.decided(tune) for node, call in found]
+    rows = [row_of_pytorch(node, call) if isinstance(call, str) else call.replace(tune) for node, call in found]
     if any(row.replaced for row in rows):
         gm.recompile()
     return rows
@@ -66,7 +66,7 @@ def _arguments(node: Node) -> dict[str, Any]:
 
 
 class _Call:
-    """A call of one of PyTorch's functions, with the arguments that our operator takes."""
+    """A call of a PyTorch function, with the arguments of our operator."""
 
     def __init__(self, node: Node) -> None:
         self.node, self.result, given = node, node.meta["example_value"], _arguments(node)
@@ -83,16 +83,16 @@ class _Call:
 
     @property
     def tensors(self) -> list[Any]:
-        """The present nodes of input, weight and bias: earlier calls may have been replaced."""
+        """Return the present nodes of input, weight and bias: earlier calls may have been replaced."""
         return [_arguments(self.node)[name] for name in _TENSORS]
 
     def _problems(self) -> list[Problem]:
-        """The problem of the forward call, and of the gradients that our operators compute."""
+        """Return the problems of the forward call and of the gradients that our operators compute."""
         rank, dtype = OPERATORS[self.name].rank, torch_tensors.NAMES.get(self.result.dtype, "")
         x: Any
         weight: Any
         x, weight, bias = (None if a is None else a.meta["example_value"] for a in self.tensors)
-        seen = [None if a is None else described(a, rank)._replace(dtype=dtype) for a in (x, weight, bias)]
+        seen = [None if a is None else properties_of(a, rank)._replace(dtype=dtype) for a in (x, weight, bias)]
         options = CallOptions(
             tuple(self.stride), tuple(self.padding), tuple(self.dilation), self.groups,
             output_padding=tuple(self.output_padding),
@@ -104,12 +104,12 @@ class _Call:
             return [problem]
         return [problem, *gradients_of_ours(problem, weight.requires_grad, x.requires_grad)]
 
-    def decided(self, tune: Tune) -> FusedRow:
+    def replace(self, tune: Tune) -> FusedRow:
         """Replace the call if our kernel of the forward call, or of a gradient, is expected to be faster."""
         try:
-            row = decided(self.node, self.problems, self.on, tune)
+            row = row_by_plan(self.node, self.problems, self.on, tune)
         except UserError as refused:
-            return row_of_pytorch(self.node, reason(refused))
+            return row_of_pytorch(self.node, reason_of(refused))
         if row.replaced:
             self._put_in_place()
         return row

@@ -1,4 +1,4 @@
-"""Counting the floating-point operations that a schedule's outputs need."""
+"""The number of floating-point operations for a schedule's outputs."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from ..tensor.tensor import ComputeOp, Operation, PlaceholderOp, topological
 
 
 def count_flop(schedule: Schedule, conditions: bool = True) -> int:
-    """Operations of all computations that the outputs depend on, as the legacy API counts them.
+    """Return the operations of all computations on which the outputs depend, counted as in the legacy API.
 
     Arithmetic, comparisons and logical operators count one each; indices, casts and copies count nothing. Without
-    `conditions`, an operator counts only if its operands and the result are both floats, or both not. So the
-    comparisons of a padded float tensor do not count. Raises UserError if the count is unknown or 0.
+    `conditions`, an operator counts only if operands and result are all floats, or none is. So the comparisons of a
+    padded float tensor do not count. Raises UserError if the count is unknown or 0.
     """
     outputs = [schedule.stages[i].op for i in schedule.outputs]
     total = sum(_of_operation(op, conditions) for op in topological(outputs))

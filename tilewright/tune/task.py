@@ -1,6 +1,6 @@
-"""Tasks: a template at one workload, for one target; its space, and the schedule of each configuration.
+"""Tasks: a template with a workload and a target; its space, and the schedule of each configuration.
 
-A template is pure: `space(args, target)` declares, `instantiate(config, args, target)` makes a fresh schedule.
+Templates are pure: `declare(args, target)` returns the space, `instantiate(config, args, target)` a new schedule.
 """
 
 from __future__ import annotations
@@ -24,17 +24,18 @@ from .space.config import Config
 from .space.space import Space
 
 _POINTS_DRAWN = 64
-"""Points of a space that are drawn to find one configuration."""
+"""The number of random points drawn to find one configuration."""
 
 Program = tuple[ScheduleHandle, list[Any]]
 """A schedule and its arguments, in the order of the entry point's parameters."""
 
 Workload = tuple[Any, ...]
-"""The template's name and its arguments, as values that compare and hash."""
+"""The template's name and its arguments, as hashable values."""
 
 
 class Expectation(NamedTuple):
-    """The prediction of one configuration: its cycles (infinite: it cannot run), and the kernel that it makes."""
+    """The prediction of a configuration: its cycles (infinite if it cannot run), and its kernel's threads and
+    blocks."""
 
     cycles: float
     threads: int
@@ -43,10 +44,10 @@ class Expectation(NamedTuple):
 
 @dataclass(frozen=True)
 class Expected:
-    """A template's own model of its configurations, if it knows more of its kernels than their loops show.
+    """A template's own model of its configurations, for kernels that loops alone do not describe.
 
-    `of` returns the expectation for the choices of the knobs, by name. `rank` returns the indices of the given number
-    of configurations that it expects to be fastest, the best first.
+    `of` returns the expectation for choices by the names of knobs. `rank` returns the indices of the fastest
+    configurations, the best first, in the given number.
     """
 
     of: Callable[[Mapping[str, Any]], Expectation]
@@ -54,11 +55,11 @@ class Expected:
 
 
 class RankedDefault(NamedTuple):
-    """The default configuration that a ranking begins with: the function that finds its index, and its lead.
+    """The default configuration at the start of a ranking: the function that finds its index, and its lead.
 
-    Another configuration comes before it if the model expects it to be faster by more than the part `lead`, which is
-    the model's error among good configurations. For templates with threads that mostly load their operands directly,
-    the model has separate weights.
+    Another configuration ranks higher only if the model expects it to be faster by more than the fraction `lead`, the
+    model's error among good configurations. The model has separate weights for templates with threads that mostly load
+    their operands directly.
     """
 
     find: Callable[[], int]
@@ -69,11 +70,11 @@ class RankedDefault(NamedTuple):
 class Declared:
     """A template's declaration for a workload: its space, and its number of operations (0: count them).
 
-    `reference` gives random inputs and the correct outputs for them, in the order of the arguments, if the template
-    knows a quicker way than evaluating the tensors' declarations. `expected` ranks the space if the machine
-    model does not cover the template, as with matrix instructions. `ranked_default` is the start of the ranking.
-    `default` returns the configuration that a call without measurements uses, which every search measures first; None
-    if the template has none of its own.
+    `reference` returns random inputs and their correct outputs, in the order of the arguments. It is for templates with
+    a quicker way than evaluating the tensors' declarations. `expected` ranks the space if the machine model does not
+    cover the template, as with matrix instructions. `ranked_default` is the start of the ranking. `default` returns the
+    configuration of calls without measurements, which every search measures first; None if the template has no default
+    of its own.
     """
 
     space: Space
@@ -92,10 +93,10 @@ class Template(Protocol):
         """Its name in logs."""
 
     def declare(self, args: tuple[Any, ...], target: Target | None) -> Declared:
-        """The space of a workload."""
+        """Return the declaration of a workload."""
 
     def instantiate(self, config: Config, args: tuple[Any, ...], target: Target | None) -> Program:
-        """The schedule of one configuration; raises UserError if it makes none."""
+        """Return the schedule of a configuration; raise UserError if there is none."""
 
 
 @dataclass(frozen=True)
@@ -107,11 +108,11 @@ class PureTemplate:
     build: Callable[..., Program]
 
     def declare(self, args: tuple[Any, ...], target: Target | None) -> Declared:
-        """The space that the first function declares."""
+        """Return the space by the first function."""
         return Declared(self.space(*thaw(args)))
 
     def instantiate(self, config: Config, args: tuple[Any, ...], target: Target | None) -> Program:
-        """The schedule that the second function makes."""
+        """Return the schedule by the second function."""
         schedule, tensors = self.build(config, *thaw(args))
         return schedule, list(tensors)
 
@@ -120,13 +121,13 @@ _templates: dict[str, Template] = {}
 
 
 def register(template: Template) -> Template:
-    """Make a template known by its name; one of the same name is replaced."""
+    """Register a template by its name; a template of the same name is replaced."""
     _templates[template.name] = template
     return template
 
 
 def lookup(name: str) -> Template:
-    """The template of that name; raises UserError if none is known."""
+    """Return the template of a name; raise UserError if there is none."""
     if name not in _templates:
         view("registered templates")  # of the package, also under names of legacy tasks, such as "conv2d_nchw.cuda"
     found = _templates.get(name)
@@ -144,8 +145,8 @@ def lookup(name: str) -> Template:
 class Task:
     """One workload of a template on one target.
 
-    `args` are plain values (see `freeze`). The space is declared when it is first asked for, so a task read
-    from a log does not need its template until then.
+    `args` are plain values (see `freeze`). The space is declared at its first use, so a task read from a log does not
+    need its template before.
     """
 
     def __init__(
@@ -161,7 +162,7 @@ class Task:
 
     @classmethod
     def of_frozen(cls, name: str, args: tuple[Any, ...], target: Target) -> Task:
-        """Return the task of arguments that `freeze` has made: the lines of a log share theirs."""
+        """Return the task of frozen arguments, which the lines of a log share."""
         made = cls.__new__(cls)
         made.name, made.args, made.kwargs, made.target = name, args, {}, target
         made._template = made._declared = made._flop = None
@@ -169,12 +170,12 @@ class Task:
 
     @property
     def workload(self) -> Workload:
-        """The name and the arguments, as logs compare them."""
+        """The name and the frozen arguments."""
         return (self.name, *self.args)
 
     @property
     def template(self) -> Template:
-        """The template; raises UserError if nothing of that name is defined."""
+        """The template; raises UserError if its name is not defined."""
         if self._template is None:
             self._template = lookup(self.name)
         return self._template
@@ -193,7 +194,7 @@ class Task:
 
     @property
     def default(self) -> int | None:
-        """The index of the default configuration, which a call without measurements uses; None if there is none."""
+        """The index of the default configuration, for calls without measurements; None if there is none."""
         found = self.declared.default() if self.declared.default is not None else None
         return self.config_space.find(found) if found is not None else None
 
@@ -203,7 +204,8 @@ class Task:
         if self._flop is None:
             counted = self.declared.flop
             if not counted:
-                # All configurations compute the same: any one will do. A sparse space draws fewer points than asked.
+                # All configurations compute the same, so any one is used. In a sparse space, fewer points than
+                # requested are drawn.
                 some, *_ = self.config_space.draw(np.random.default_rng(0), _POINTS_DRAWN).tolist()
                 config = self.config_space.get(self.config_space.index(some))
                 counted = count_flop(self.instantiate(config)[0].value)
@@ -211,7 +213,7 @@ class Task:
         return self._flop
 
     def instantiate(self, config: Config) -> Program:
-        """The schedule of a configuration, and its arguments; raises UserError if it makes none."""
+        """Return the schedule of a configuration, and its arguments; raise UserError if there is none."""
         if not isinstance(config, Config):
             raise UserError(
                 f"the configuration is {config!r}, which is not a configuration",
@@ -221,11 +223,11 @@ class Task:
         return self.template.instantiate(config, self.args, self.target)
 
     def identity(self, index: int | None) -> str:
-        """The identity of a configuration of this task, as text."""
+        """Return the identity of a configuration of this task, as text."""
         return json.dumps([self.name, self.args, str(self.target), index], default=str)
 
     def index_of(self, identity: str) -> int | None:
-        """The configuration of this task that an identity names; None if it is another task's."""
+        """Return the index of the configuration with an identity; None if it belongs to another task."""
         try:
             index = json.loads(identity)[-1]
         except (ValueError, LookupError, TypeError):
@@ -234,7 +236,7 @@ class Task:
         return index if own and 0 <= index < self.config_space.range_length else None
 
     def with_target(self, target: Target) -> Task:
-        """This task on another target."""
+        """Return this task on another target."""
         return Task(self.name, self.args, target, self._template)
 
     def __repr__(self) -> str:
@@ -248,10 +250,9 @@ class Task:
 def create(
     task_name: str | Callable[..., Any], args: Sequence[Any], target: Any = None, target_host: Any = None
 ) -> Task:
-    """The task of a template at `args` on `target`, its space declared; raises UserError if that fails.
+    """Return the task of a template at `args` on `target`; raise UserError if its space cannot be declared.
 
-    The template is given by its name or, as in the oldest scripts, as the decorated function; `target_host` is not
-    used.
+    The template is a name or, as in the oldest scripts, the decorated function. `target_host` is ignored.
     """
     name = getattr(task_name, "task_name", task_name)
     chosen = Target.parse(target) if target is not None else Target.current()
@@ -277,7 +278,7 @@ def create(
 
 @dataclass(frozen=True)
 class Candidate:
-    """One configuration of a task as a function that returns its schedule. It can be pickled for another host.
+    """A configuration of a task as a function that returns its schedule. It can be pickled for another host.
 
     A template of the package is pickled as its name, and a template of a script by value.
     """
@@ -290,7 +291,7 @@ class Candidate:
 
     @property
     def identity(self) -> str:
-        """Its identity, valid in other processes too."""
+        """The identity, which is valid in other processes as well."""
         return self.task.identity(self.config.index)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -308,7 +309,7 @@ _DEEPEST_NESTING = 32
 
 
 def freeze(value: Any, depth: int = 0) -> Any:
-    """An argument as a value that compares, hashes and can be written to a log: tensors by shape and type."""
+    """Return an argument as a hashable value that logs can represent: tensors by shape and type."""
     if depth > _DEEPEST_NESTING:
         raise UserError(
             f"the arguments of a template are nested more than {_DEEPEST_NESTING} deep",
@@ -337,12 +338,12 @@ def freeze(value: Any, depth: int = 0) -> Any:
 
 
 def freeze_all(args: Any, primitive: str) -> tuple[Any, ...]:
-    """The arguments of a template, frozen; raises UserError for anything but a list of them."""
+    """Return the frozen arguments of a template; raise UserError for anything except a list of arguments."""
     if not isinstance(args, (list, tuple)):
         raise UserError(f"args={args!r} is not a list of arguments", primitive=primitive, fix="give a tuple: (512, 3)")
     return tuple([freeze(arg, 1) for arg in args])
 
 
 def thaw(args: tuple[Any, ...]) -> list[Any]:
-    """Arguments for a template's function: descriptions of tensors become fresh placeholders."""
+    """Return arguments for a template's function: descriptions of tensors become fresh placeholders."""
     return [placeholder(a[1], a[2]) if isinstance(a, tuple) and a[:1] == ("TENSOR",) else a for a in args]

@@ -1,1 +1,1 @@
-"""The arguments of a call of any library: checked, and turned into a problem of sizes and options."""
+"""The arguments of calls, for arrays of any library: checks, and conversion to a problem of sizes and options."""

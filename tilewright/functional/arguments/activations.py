@@ -10,14 +10,13 @@ from ...core.errors import UserError
 from .signature import ACTIVATIONS, GRADIENT
 
 _FRAMEWORKS = ("torch", "jax", "jaxlib", "numpy", "cupy")
-"""Packages whose functions compute on arrays."""
+"""Packages with functions on arrays, which cannot compute expressions."""
 FUNCTIONS: dict[str, Callable[[Any], Any]] = {}
 """User-defined activations, by the text that represents them in a problem."""
 
 
 def function_of(text: str) -> Callable[[Any], Any] | None:
-    """Return the function of a user-defined activation from its text, or from the text of its gradient; None if
-    unknown."""
+    """Return the function of a user-defined activation, by its text or the text of its gradient; None if unknown."""
     return FUNCTIONS.get(text.removesuffix(GRADIENT))
 
 
@@ -37,8 +36,8 @@ def activation_name(name: str, activation: Any) -> str:
 def custom(name: str, activation: Any, dtype: str) -> tuple[Callable[[Any], Any] | None, str]:
     """Return the function of a user-defined activation, and the text that represents it in a problem.
 
-    `dtype` is the type of the arrays. Constants in the text have the type of the sums: two constants that are equal in
-    float32 may differ in float64.
+    `dtype` is the type of the arrays. Constants in the text are rounded to the type of the sums: two constants that are
+    equal in float32 may differ in float64.
     """
     if not callable(activation):
         function = function_of(activation) if isinstance(activation, str) else None

@@ -1,7 +1,8 @@
-"""Batching rules: an operator on arrays with an additional dimension as one call without it.
+"""Batching rules: an operator on arrays with an additional dimension becomes one call without that dimension.
 
-`vmap` of PyTorch and of JAX adds the dimension to some of the arrays. If the weights do not have it, it becomes part of
-the batch. Otherwise it becomes part of the channels: as further groups, or as further filters of a shared input.
+`vmap` of PyTorch and of JAX adds the dimension to some of the arrays. If the weights do not have the dimension, it is
+merged into the batch. Otherwise it is merged into the channels, as further groups or as further filters of a shared
+input.
 """
 
 from __future__ import annotations
@@ -31,16 +32,16 @@ def case(op: str, has: tuple[bool, ...]) -> Case:
 
 
 class Merged(NamedTuple):
-    """A call that has the additional dimension in its channels.
+    """A call with the additional dimension merged into its channels.
 
     Attributes
     ----------
     arrays : tuple
-        Input, weights (or the gradient of the result in their place), bias and residual.
+        Input, weights (or, for a weight gradient, the gradient of the result), bias and residual.
     channels, filters, groups : int
-        The factors by which the call has more of each.
+        The factors by which the numbers of channels, filters and groups grow.
     restore : callable
-        Returns the result with the dimension in front.
+        Returns the result with the additional dimension first.
     """
 
     arrays: tuple[Array | None, ...]
@@ -51,7 +52,7 @@ class Merged(NamedTuple):
 
 
 def folded(a: Array) -> Array:
-    """Merge the first two dimensions of an array: the one that `vmap` adds, and the batch."""
+    """Merge the first two dimensions of an array: the dimension of `vmap`, and the batch."""
     return a.reshape((a.shape[0] * a.shape[1], *a.shape[2:]))
 
 
@@ -63,26 +64,26 @@ def unfolded(a: Array, size: int) -> Array:
 def merged(
     xp: Any, op: str, arrays: tuple[Array | None, ...], has: tuple[bool, ...], channel: int, groups: int
 ) -> Merged:
-    """Return a call in which all arrays with the additional dimension have it in their channels.
+    """Return a call with the additional dimension of all arrays merged into their channels.
 
     Parameters
     ----------
     xp : module
         PyTorch or `jax.numpy`, which both have `moveaxis` and `broadcast_to`.
     op : str
-        A convolution, a transposed one, or one of their gradients.
+        A convolution, a transposed convolution, or one of their gradients.
     arrays : tuple
         Input, weights, bias and residual. The last two may be None.
     has : tuple of bool
-        Whether each array has the dimension, in front. The input or the weights have it.
+        Whether each array has the additional dimension, as its first. The input or the weights have it.
     channel : int
-        The place of the channels of the input without the dimension.
+        The index of the input's channel dimension, not counting the additional one.
     """
     x, weights, bias, residual = arrays
     size = next(a.shape[0] for a, there in zip(arrays, has, strict=True) if there)  # type: ignore[union-attr]
     of_weight = op == WEIGHT_GRADIENT
     place = channel if of_weight else 0 if op == CONV or has[0] else 1
-    """The dimension of the second array into which the additional one is merged."""
+    """The dimension of the second array into which the additional dimension is merged."""
     if has[0] and has[1]:
         channels, filters, more, apart = size, size, size, 1
     elif has[1]:  # all share the input
@@ -108,7 +109,8 @@ def merged(
 
 
 def _into(xp: Any, a: Array, axis: int, groups: int) -> Array:
-    """Move the first dimension into the one at `axis` behind it: between the groups and the parts of each group."""
+    """Merge the first dimension into the dimension `axis` of the rest, between the groups and the members of each
+    group."""
     size, *shape = a.shape
     apart = a.reshape((size, *shape[:axis], groups, shape[axis] // groups, *shape[axis + 1 :]))
     moved = xp.moveaxis(apart, 0, axis + 1)

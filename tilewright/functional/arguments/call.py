@@ -1,7 +1,7 @@
-"""One call of an operator as a value: how it travels from its public function to its plan.
+"""One call of an operator as a value, from its public function to its plan.
 
-A public function passes names, arrays and options on as they are, so that the look-up of a prepared call costs little.
-An `OperatorCall` is created if there is no prepared call.
+A public function passes on names, arrays and options unchanged, so that looking up a prepared call costs little. An
+`OperatorCall` is created if there is no prepared call.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from typing import Any, NamedTuple
 from .problem import AVG_POOL, CONV, GRADIENTS, MAX_POOL, TRANSPOSED
 
 ARRAYS = ("x", "weight", "bias", "residual", "out")
-"""The names of a call's arrays, in the order in which they are passed on."""
+"""The names of a call's arrays, in the order of arguments."""
 
 
 class Operator(NamedTuple):
-    """One public function, or the gradient of one: its operation, and its number of spatial dimensions."""
+    """A public function, or the gradient of one: its operation, and its number of spatial dimensions."""
 
     name: str
     op: str
@@ -37,17 +37,18 @@ OPERATORS = {
     )
 }
 PUBLIC = tuple(name for name, operator in OPERATORS.items() if operator.op not in GRADIENTS)
-"""The names of the functions of users."""
+"""The names of the public functions."""
 
 
 class CallOptions(NamedTuple):
-    """The options of a call as given; each operator uses its own."""
+    """The options of a call as given; each operator uses some of them."""
 
     stride: Any = 1
     padding: Any = 0
     dilation: Any = 1
     groups: Any = 1
-    """None, the default of a depthwise convolution, means one group per channel."""
+    """The number of groups. The number of groups. None, the default of a depthwise convolution, means one group per
+    channel."""
     activation: Any = None
     layout: Any = None
     output_padding: Any = 0
@@ -59,9 +60,9 @@ class CallOptions(NamedTuple):
     tune: Any = None
     precision: Any = "fp32"
     biased: bool = False
-    """Whether a weight gradient comes with that of the bias."""
+    """Whether a weight gradient includes the gradient of the bias."""
     wide: bool = False
-    """Whether a weight gradient has the type of its sums."""
+    """Whether a weight gradient has the type of its sums, unrounded."""
 
 
 _WINDOW = ("stride", "padding", "dilation", "groups", "activation", "layout", "tune")
@@ -101,12 +102,12 @@ class OperatorCall(NamedTuple):
 def operator_call(
     name: str, x: Any, weight: Any, bias: Any, residual: Any, out: Any, options: tuple[Any, ...]
 ) -> OperatorCall:
-    """Return the call of a public function, which passes its options on in the order of the operator's fields."""
+    """Return the call of a public function; `options` are in the order of the operator's fields."""
     named = CallOptions(**dict(zip(_FIELDS[OPERATORS[name].op], options, strict=True)))
     return OperatorCall(name, x, weight, bias, residual, out, named)
 
 
 def is_left_out(stride: Any) -> bool:
-    """Whether a pooling's stride is left out, so that it is the kernel size: None, or an empty sequence as in PyTorch's
-    tests."""
+    """Return whether a pooling's stride is missing, so that it defaults to the kernel size: None, or an empty
+    sequence."""
     return stride is None or (isinstance(stride, (tuple, list)) and not stride)

@@ -16,9 +16,9 @@ class ArrayFunctions(NamedTuple):
     name : str
         The library, for errors.
     by_class, by_name : mapping
-        Its functions by the class of an operator, and by the name of an intrinsic.
+        The library's functions, by the class of an operator and by the name of an intrinsic.
     constant : callable
-        Returns an array of a number and the name of a type.
+        Returns an array with the value of a number, in the type of a given name.
     cast : callable
         Converts an array to the type of that name.
     """
@@ -31,7 +31,8 @@ class ArrayFunctions(NamedTuple):
 
 
 def evaluate(e: Any, values: Mapping[Any, Any], functions: ArrayFunctions) -> Any:
-    """Compute an expression of variables that have arrays as values, by functions that the library differentiates."""
+    """Compute an expression with arrays as the values of its variables, by functions that the library can
+    differentiate."""
     memo: dict[Any, Any] = dict(values)
 
     def visit(x: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Arguments of the public functions under names that are not their own."""
+"""Alternative names of arguments of the public functions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ...core.errors import UserError
 
 
 class Named(TypedDict, total=False):
-    """Further names of arguments: `input` is PyTorch's name of `x`."""
+    """The alternative names: `input` is PyTorch's name of `x`."""
 
     input: Any
 
@@ -22,7 +22,7 @@ def named_input(function: Callable[..., Any], x: Any, named: Mapping[str, Any]) 
     Raises
     ------
     UserError
-        For any other name, and for a call with both.
+        If there is any other name, or both `x` and `input`.
     """
     for name in named:
         if name != "input":

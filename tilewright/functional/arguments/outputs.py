@@ -27,7 +27,7 @@ class ArrayMemory(NamedTuple):
     copy: Callable[[Any], Any]
 
     def apart(self, array: Any, out: Any) -> Any:
-        """Return a bias or a residual, copied if it overlaps `out`: the kernel would write it before reading it.
+        """Return a bias or a residual, copied if it overlaps `out`, which the kernel would overwrite before reading it.
 
         A residual may be `out` itself.
         """
@@ -46,7 +46,7 @@ class ArrayMemory(NamedTuple):
 
 
 def check_places(name: str, shape: Iterable[int], strides: Iterable[int], noun: str = "an array") -> None:
-    """Raise UserError for an `out` with several elements in one place of memory; `name` is the operator's."""
+    """Raise UserError for an `out` with overlapping elements; `name` is the operator's name."""
     if any(step == 0 and size > 1 for size, step in zip(shape, strides, strict=False)):
         raise UserError(
             "several elements of out are one place in memory", primitive=name, fix=f"pass {noun} of its own memory"

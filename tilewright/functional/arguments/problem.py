@@ -1,8 +1,7 @@
-"""The computation of one call: sizes, options and types as a value, independent of arrays, frameworks and schedules.
+"""The computation of one call as a value: sizes, options and types, independent of arrays, frameworks and schedules.
 
-One-dimensional data are images of one row, so that every operator has two spatial dimensions here. A weight gradient
-has the sizes and options of its layer. A data gradient is the transposed convolution of the gradient of the layer's
-result.
+One-dimensional data are images of one row, so every operator has two spatial dimensions here. A weight gradient has the
+sizes and options of its layer. A data gradient is the transposed convolution of the gradient of the layer's result.
 """
 
 from __future__ import annotations
@@ -16,17 +15,17 @@ CONV, TRANSPOSED, MAX_POOL, AVG_POOL = "conv", "conv_transpose", "max_pool", "av
 DATA_GRADIENT, WEIGHT_GRADIENT = "data_gradient", "weight_gradient"
 GRADIENTS = (DATA_GRADIENT, WEIGHT_GRADIENT)
 BACKWARD = "backward"
-"""All gradients of a layer at once; the kernel reads the gradient of the result as well."""
+"""All gradients of a layer in one kernel, which reads the gradient of the result as well."""
 TRANSPOSES = (TRANSPOSED, DATA_GRADIENT)
-"""Transposed convolutions: of users, and as the data gradients of convolutions (`topi/templates/transposed.py` declares
+"""Transposed convolutions: users' own, and data gradients of convolutions (`topi/templates/transposed.py` declares
 both). A library may have other kernels for data gradients."""
 POOLS = (MAX_POOL, AVG_POOL)
 _OHWI_TERMS = 16
-"""The least terms of a sum with which tiles of matrix products take weights in the order OHWI."""
+"""The least terms of a sum for which tiles of matrix products read weights in the order OHWI."""
 _OHWI_FILTERS = 8
-"""The least filters with which they do."""
+"""The least filters for which tiles of matrix products read weights in the order OHWI."""
 MATRIX_CHANNELS = 16
-"""The least channels of a group with which libraries compute a layer and its gradients by matrix instructions."""
+"""The least channels per group for which libraries compute a layer and its gradients by matrix instructions."""
 Pair = tuple[int, int]
 Four = tuple[int, int, int, int]
 
@@ -47,7 +46,7 @@ class Problem(NamedTuple):
     padding : tuple of int
         Top, left, bottom, right.
     layout : str
-        "NCHW" or "NHWC": the order of the dimensions in memory, of input, residual and result.
+        "NCHW" or "NHWC": the memory order of the dimensions of input, residual and result.
     activation : str
         A name, "" for none, or "custom:" and the text of a user-defined expression.
     count_border : bool
@@ -55,13 +54,13 @@ class Problem(NamedTuple):
     precision : str
         "ieee", "fp32", "tf32" or "tf32_cut" for a float32 convolution; "fp32" for everything else.
     weights : str
-        The order of the weights in memory: "OIHW" as PyTorch has them, or "OHWI", which some kernels of NHWC take.
+        The memory order of the weights: PyTorch's "OIHW", or "OHWI", which some kernels of NHWC read.
     beyond : pair of int
-        Rows at the bottom and columns at the right of the padding that an average with `count_border` does not count.
+        Padding rows at the bottom and columns on the right that an average with `count_border` does not count.
     divisor : int
-        The number that an average divides by; 0 for the number of values that count.
+        The divisor of an average; 0 for the number of counted values.
     wide : bool
-        Whether a weight gradient has the type of its sums, float32 for 16 bits, and is not rounded to `dtype`.
+        Whether a weight gradient keeps the type of its sums (float32 for 16-bit types), without rounding to `dtype`.
     """
 
     op: str
@@ -87,12 +86,12 @@ class Problem(NamedTuple):
 
     @property
     def has_weights(self) -> bool:
-        """Whether a kernel of weights slides over the input."""
+        """Whether the operator has weights."""
         return self.op not in POOLS
 
     @property
     def covered(self) -> Pair:
-        """Rows and columns from the first tap of the window to the last."""
+        """The rows and columns that the window spans."""
         rows, columns = extents(self.kernel, self.dilation)
         return rows, columns
 
@@ -111,21 +110,22 @@ class Problem(NamedTuple):
 
     @property
     def weights_shape(self) -> Four:
-        """PyTorch's: (filters, channels of a group, ...); of a transposed one (channels, filters of a group, ...)."""
+        """The shape in PyTorch: (filters, channels of a group, ...); if transposed, (channels, filters of a group,
+        ...)."""
         if self.op in TRANSPOSES:
             return (self.shape[1], self.filters // self.groups, *self.kernel)
         return (self.filters, self.shape[1] // self.groups, *self.kernel)
 
     @property
     def second_shape(self) -> Four:
-        """The shape of the argument beside the input: weights; for their gradient, the gradient of the result."""
+        """The shape of the second argument: the weights, or the gradient of the result for a weight gradient."""
         return self.out_shape if self.op == WEIGHT_GRADIENT else self.weights_shape
 
     @property
     def made_shape(self) -> tuple[int, ...]:
         """The shape of the array that a kernel computes: the result, or the gradient of the weights.
 
-        With a bias, the latter is one row of numbers: the gradients of the weights, then of the bias.
+        With a bias, the latter is a vector: the gradients of the weights, then of the bias.
         """
         if self.op != WEIGHT_GRADIENT:
             return self.out_shape
@@ -133,7 +133,7 @@ class Problem(NamedTuple):
 
     @property
     def made_dtype(self) -> str:
-        """The type of that array."""
+        """The type of the array that a kernel computes."""
         return "float32" if self.wide and self.dtype != "float64" else self.dtype
 
     @property
@@ -156,7 +156,7 @@ class Problem(NamedTuple):
 
     @property
     def extra_arguments(self) -> tuple[str, ...]:
-        """The arguments besides the input and the result, in the order in which kernels take them."""
+        """The arguments other than the input and the result, in the order of kernels' arguments."""
         wanted = (
             ("weights", self.has_weights), ("bias", self.bias and self.op != WEIGHT_GRADIENT),
             ("residual", self.residual),
@@ -165,8 +165,7 @@ class Problem(NamedTuple):
 
     @property
     def with_filters_last(self) -> Problem:
-        """Return the problem with weights in the order OHWI, if kernels on GPUs take that order; else the problem
-        itself."""
+        """Return the problem with weights in the order OHWI if GPU kernels read that order; else the problem itself."""
         takes = self.op == CONV and self.layout == "NHWC" and self.groups == 1
         return (
             self._replace(weights="OHWI")
@@ -176,7 +175,7 @@ class Problem(NamedTuple):
 
     @property
     def gradients(self) -> tuple[Problem, Problem]:
-        """The gradients with respect to the weights and to the input of a convolution, or of a transposed one."""
+        """The gradients of a convolution or a transposed convolution with respect to the weights and to the input."""
         plain = self._replace(bias=False, residual=False, activation="", output_padding=(0, 0), weights="OIHW")
         above = plain._replace(shape=self.out_shape, filters=self.shape[1])
         if self.op == TRANSPOSED:
@@ -190,18 +189,18 @@ class Problem(NamedTuple):
         """Return the problem for another number of images."""
         return self._replace(shape=(batch, *self.shape[1:]))
 
-    def described(self) -> dict[str, Any]:
-        """The fields as JSON has them."""
+    def description(self) -> dict[str, Any]:
+        """Return the fields as JSON data."""
         return self._asdict()
 
     @classmethod
     def read(cls, described: dict[str, Any]) -> Problem:
-        """Return the problem of a description, as `described` returns it."""
+        """Return the problem of a `description`."""
         fields: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in described.items()}
         return cls(**fields)
 
     def __str__(self) -> str:
-        """Return one line for users: the operator, its sizes, and every option that is not the default."""
+        """Return one line for users: the operator, its sizes, and its options with non-default values."""
         return self.text(2)
 
     def text(self, rank: int) -> str:

@@ -1,4 +1,4 @@
-"""Check the calls of users, and convert them to the one form that all other modules work on.
+"""Check the calls of users, and convert them to the form that all other modules use.
 
 The names, the shapes of weights and the meaning of every option are PyTorch's.
 """
@@ -24,18 +24,18 @@ ACTIVATIONS = (
 )
 """Names of activations, each with PyTorch's default parameters."""
 GRADIENT = "_gradient"
-"""The end of an activation's name if its backward step is meant, with the gradient in the place of the residual."""
+"""The suffix of an activation's name for its backward step, which reads the gradient as the residual."""
 
 
 _WIDEST_PADDING = 2**30
-"""The most zeros on a side: kernels compute sizes as 32-bit integers."""
+"""The most zeros on one side: kernels compute sizes as 32-bit integers."""
 
 
-class Described(NamedTuple):
+class ArrayProperties(NamedTuple):
     """The properties of an array that a call needs: shape, type and device.
 
-    `channels_last` says that an array of shape NCHW, NCW, CHW or CW lies in memory with the channels behind the
-    spatial dimensions.
+    With `channels_last`, an array of shape NCHW, NCW, CHW or CW has the channels after the spatial dimensions in
+    memory.
     """
 
     shape: tuple[int, ...]
@@ -45,16 +45,16 @@ class Described(NamedTuple):
 
 
 class Arrays(NamedTuple):
-    """The arrays of a call, described; None if one is not given.
+    """The properties of a call's arrays; None for an array that is not given.
 
-    The call of a weight gradient has the gradient of the layer's result in the place of the weight.
+    For a weight gradient, `weight` describes the gradient of the layer's result.
     """
 
-    x: Described
-    weight: Described | None = None
-    bias: Described | None = None
-    residual: Described | None = None
-    out: Described | None = None
+    x: ArrayProperties
+    weight: ArrayProperties | None = None
+    bias: ArrayProperties | None = None
+    residual: ArrayProperties | None = None
+    out: ArrayProperties | None = None
 
 
 class Signature(NamedTuple):
@@ -63,13 +63,13 @@ class Signature(NamedTuple):
     problem: Problem
     shape: tuple[int, ...]
     order: tuple[int, ...]
-    """The order in memory of the result's dimensions, outermost first; () if it is the order of the shape."""
+    """The memory order of the result's dimensions, outermost first; () for the order of the shape."""
     images: tuple[int, ...]
-    """The order in memory of the input, of a residual, and of the gradient of a layer's result."""
+    """The memory order of the input, of a residual, and of the gradient of a layer's result."""
 
 
 def channels_last_order(dims: int, rank: int) -> tuple[int, ...]:
-    """Return the dimensions of an array with channels in front of `rank` spatial ones, with the channels at the end."""
+    """Return the memory order, channels last, of an array with `rank` spatial dimensions after the channels."""
     channels = dims - rank - 1
     return (*range(channels), *range(channels + 1, dims), channels)
 
@@ -82,11 +82,11 @@ def signature(name: str, arrays: Arrays, options: CallOptions, activation: str =
     name : str
         The public function, such as "conv2d".
     arrays : Arrays
-        Its arrays, described.
+        The properties of its arrays.
     options : CallOptions
-        Its options as they were given.
+        Its options as given.
     activation : str
-        The activation in the form that `Problem` has.
+        The activation in the form of `Problem.activation`.
 
     Raises
     ------
@@ -168,7 +168,7 @@ class _Reader:
         return str(given)
 
     def _canonical(self, shape: Sequence[int]) -> tuple[int, int, int, int]:
-        """Batch, channels, height, width of a shape in the layout of the call."""
+        """Return batch, channels, height and width of a shape in the call's layout."""
         sizes = dict(zip(self.order, shape, strict=True))
         return sizes["N"], sizes["C"], sizes.get("H", 1), sizes["W"]
 
@@ -222,7 +222,7 @@ class _Reader:
         return given if self.arrays.x.dtype == "float32" else "fp32"
 
     def _weights(self, channels: int) -> tuple[int, tuple[int, int], int]:
-        """Filters, kernel and groups, from the weight; checked against the channels, and the bias against them."""
+        """Return filters, kernel and groups from the weight, after checks of weight and bias."""
         weight, rank = self.arrays.weight, self.operator.rank
         if weight is None or len(weight.shape) != rank + 2:
             got = "not given" if weight is None else f"of shape {weight.shape}"
@@ -273,7 +273,7 @@ class _Reader:
         return channels
 
     def _other_reading(self, shape: tuple[int, ...], channels: int, groups: int, want: str) -> str:
-        """Return the fix for a weight of a wrong shape: a number of groups or an order that it fits."""
+        """Return the fix for a weight of a wrong shape: a number of groups, or an order, that would fit."""
         first, second, *_ = shape
         if self.operator.op == CONV and not self.operator.depthwise:
             if channels % second == 0 and first % (channels // second) == 0:
@@ -313,7 +313,7 @@ class _Reader:
         stride: tuple[int, int],
         padding: tuple[int, ...],
     ) -> tuple[int, int]:
-        """Check the padding of a pooling; return the rows and columns that `ceil_mode` needs beyond it."""
+        """Check the padding of a pooling; return the rows and columns that `ceil_mode` needs beyond the padding."""
         if any(2 * p > k for p, k in zip(padding, (*kernel, *kernel), strict=True)):
             raise self.wrong(
                 f"padding {_by(padding)} is more than half of the kernel {_by(kernel)}",
@@ -345,12 +345,12 @@ class _Reader:
             raise self.wrong(f"{option} is {value!r}", "give an int of at least 1")
         return int(value)
 
-    def _same(self, array: Described, what: str, shape: tuple[int, ...]) -> None:
+    def _same(self, array: ArrayProperties, what: str, shape: tuple[int, ...]) -> None:
         self._agrees(array, what)
         if tuple(array.shape) != shape:
             raise self.wrong(f"{what} has the shape {tuple(array.shape)}", f"give it the shape {shape}")
 
-    def _agrees(self, array: Described, what: str) -> None:
+    def _agrees(self, array: ArrayProperties, what: str) -> None:
         x = self.arrays.x
         if array.dtype != x.dtype:
             raise self.wrong(f"{what} has the type {array.dtype}, and x has {x.dtype}", f"convert {what} to {x.dtype}")
@@ -362,7 +362,7 @@ class _Reader:
 
 
 def check_no_indices(name: str, options: CallOptions) -> None:
-    """Raise UserError for a pooling that is asked for the indices of its results."""
+    """Raise UserError for a pooling with `return_indices`."""
     if flag(options.return_indices, "return_indices", name, optional=False):
         raise UserError(
             "return_indices is True, and no indices are computed",

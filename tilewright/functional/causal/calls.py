@@ -1,4 +1,4 @@
-"""Causal convolutions on PyTorch's tensors: calls prepared by shapes, strides and types, then launches."""
+"""Causal convolutions on PyTorch's tensors: calls are prepared once per shapes, strides and types, then launched."""
 
 from __future__ import annotations
 
@@ -24,13 +24,15 @@ _passes = PreparedCalls()
 
 
 def computed(step: str, grad: Any, x: Any, weight: Any, bias: Any, seq_idx: Any, states: Any, activation: str) -> Any:
-    """Return the results, or a gradient with respect to x, or to weights and bias together as (channels, width + 1)."""
+    """Return the results, the gradient with respect to x, or the gradients of weights and bias as (channels, width +
+    1)."""
     run = executor(step, grad, x, weight, bias, seq_idx, states, activation)
     return run(grad, x, weight, bias, seq_idx, states)
 
 
 def executor(step: str, grad: Any, x: Any, weight: Any, bias: Any, seq_idx: Any, states: Any, activation: str) -> Run:
-    """Return a function of (grad, x, weight, bias, seq_idx, states) that computes a pass on tensors like these."""
+    """Return a function of (grad, x, weight, bias, seq_idx, states) for passes on tensors of these shapes, strides and
+    types."""
     given = (grad, x, weight, bias, seq_idx, states)
     key = (step, activation, *[None if a is None else facts(a) for a in given])
     found: Run = _passes.made(key, lambda: _prepared(step, activation, *given))
@@ -38,7 +40,7 @@ def executor(step: str, grad: Any, x: Any, weight: Any, bias: Any, seq_idx: Any,
 
 
 def is_last(x: Any) -> bool:
-    """Whether the channels of (batch, channels, length) are contiguous in memory, rather than the times."""
+    """Return whether the channels of (batch, channels, length) are contiguous in memory, rather than the length."""
     _, channels, length = x.shape
     return bool(channels > 1 and x.stride(1) == 1 and (length == 1 or x.stride(2) != 1))
 
@@ -50,7 +52,7 @@ def empty(x: Any, last: bool) -> Any:
 
 
 def _lies_well(a: Any, last: bool) -> bool:
-    """Whether the rows of (batch, channels, length) have no gaps."""
+    """Return whether the rows of (batch, channels, length) have no gaps."""
     size, step = (a.shape[1], a.stride(1)) if last else (a.shape[2], a.stride(2))
     return bool(size == 1 or step == 1)
 
@@ -63,7 +65,7 @@ def in_rows(a: Any, last: bool) -> Any:
 
 
 def converting(given: tuple[Any, ...], convert: Run, compute: Run) -> Run | None:
-    """Return an executor that converts tensors like these before it computes; None if they need no conversion."""
+    """Return an executor that converts such tensors before it computes; None if they need no conversion."""
     with by_pytorch():
         suitable = convert(*given)
     if all(a is b for a, b in zip(given, suitable, strict=True)):
@@ -115,7 +117,7 @@ def _sums(x: Any, weights: Any) -> Any:
 
 
 def _together(x: Any, grad: Any, last: bool) -> int:
-    """Return the number of neighbours that a GPU thread loads at once. Each row begins at a multiple of it."""
+    """Return the number of neighbours per load of a GPU thread. Each row begins at a multiple of this number."""
     if x.device.type == "cpu":
         return 1
     size = max(1, (4 if last else 16) // x.element_size())
@@ -168,7 +170,7 @@ def _of_program(of: Causal, grad: Any, x: Any, weight: Any, bias: Any, seq_idx: 
     others: list[Run] = []
 
     def unaligned(*given: Any) -> Any:
-        """Compute the pass by a program that loads elements one by one."""
+        """Compute the pass by a program that loads single elements."""
         if not others:
             others.append(_of_program(of._replace(together=1), *given))
         return others[0](*given)

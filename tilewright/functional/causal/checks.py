@@ -15,7 +15,7 @@ _INTEGERS = (torch.int32, torch.int64, torch.int16, torch.int8, torch.uint8)
 
 
 class CausalChecks:
-    """Raises UserError for an argument of a public function that does not fit the others."""
+    """Raises UserError for arguments of a public function that do not fit each other."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -31,7 +31,7 @@ class CausalChecks:
         return "silu" if given else ""
 
     def tensors(self, **given: Any) -> None:
-        """Check that arguments are dense tensors; all but the first may be missing."""
+        """Check that arguments are dense tensors; all except the first may be missing."""
         for name, a in given.items():
             if not isinstance(a, torch.Tensor) and (a is not None or name in ("x", "weight", "conv_state")):
                 raise self.wrong(f"{name} is {kind_of(a)}", f"give a tensor: torch.as_tensor({name})")
@@ -67,7 +67,7 @@ class CausalChecks:
             raise self.wrong(f"the bias has the shape {tuple(bias.shape)}", f"give ({channels},)")
 
     def integers(self, x: Any, name: str, a: Any, shape: tuple[int, ...]) -> None:
-        """Check numbers of rows or sequences."""
+        """Check integers that number rows or sequences."""
         if a is None:
             return
         if a.dtype not in _INTEGERS:
@@ -75,7 +75,7 @@ class CausalChecks:
         self.shaped(x, name, a, shape)
 
     def like(self, x: Any, name: str, a: Any, shape: tuple[int, ...]) -> None:
-        """Check a tensor of the type of x."""
+        """Check a tensor that must have the type of x."""
         if a is None:
             return
         if a.dtype != x.dtype:
@@ -83,13 +83,13 @@ class CausalChecks:
         self.shaped(x, name, a, shape)
 
     def shaped(self, x: Any, name: str, a: Any, shape: tuple[int, ...]) -> None:
-        """Check the shape and the place of a tensor."""
+        """Check the shape and the device of a tensor."""
         if tuple(a.shape) != shape:
             raise self.wrong(f"{name} has the shape {tuple(a.shape)}", f"give {shape}")
         self.same_device(x, name, a)
 
     def same_device(self, x: Any, name: str, a: Any) -> None:
-        """Check the place of a tensor."""
+        """Check the device of a tensor."""
         if a is not None and a.device != x.device:
             raise self.wrong(f"{name} is on {a.device}, and x is on {x.device}", f"move {name} to the device of x")
 

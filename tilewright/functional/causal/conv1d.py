@@ -16,7 +16,7 @@ Silu = Literal["silu", "swish"]
 
 
 def _operators(name: str) -> Any:
-    """The module of the operators, which take tensors of PyTorch; UserError if that is not installed."""
+    """Return the module of the operators on PyTorch's tensors; UserError if PyTorch is not installed."""
     try:
         from . import operator  # `torch.compile` follows a statement, but no call of `import_module`
 
@@ -42,33 +42,33 @@ def causal_conv1d_fn(
     final_states_out: Any = None,
     activation: Silu | None = None,
 ) -> Any:
-    """Convolve each channel of sequences with its own filter; a result depends on its own and earlier inputs only.
+    """Convolve each channel of sequences with its own filter; results depend on present and earlier inputs only.
 
     Parameters
     ----------
     x : torch.Tensor
-        (batch, channels, length), with the channels or the times of a sequence side by side in memory; rows may lie
-        apart. Of float16, bfloat16, float32 or float64.
+        (batch, channels, length) in float16, bfloat16, float32 or float64. The channels or the times must be contiguous
+        in memory; rows may have gaps between them.
     weight : torch.Tensor
-        (channels, width), for any width, of any of these types: sums are of the wider type, at least float32.
+        (channels, width), with any width, in any of these types. Sums have the wider type, at least float32.
     bias : torch.Tensor, optional
         (channels,).
     seq_idx : torch.Tensor, optional
-        (batch, length), integers: the sequence that each input belongs to, for rows that hold several. Results see
-        inputs of their own sequence only. Negative numbers mark padding; its results are 0.
+        (batch, length), integers: the sequence of each input, for rows that hold several sequences. Results read inputs
+        of their own sequence only. Negative numbers mark padding; its results are 0.
     initial_states : torch.Tensor, optional
-        (batch, channels, width - 1), of the type of x: the inputs before the first one, instead of zeros.
+        (batch, channels, width - 1), with the type of x: the inputs before the first one, instead of zeros.
     return_final_states : bool
-        Whether to return the last width - 1 inputs as well, the initial states of the next part of the sequences.
+        Whether to return the last width - 1 inputs as well: the initial states for the next part of the sequences.
     final_states_out : torch.Tensor, optional
         (batch, channels, width - 1): receives the final states.
     activation : "silu" or "swish", optional
-        Applied to the results; both names are of one function.
+        Applied to the results; both names mean the same function.
 
     Returns
     -------
     torch.Tensor or (torch.Tensor, torch.Tensor)
-        The results, of the shape, the type and the memory order of x; with `return_final_states`, the final states too.
+        The results, with the shape, type and memory order of x; with `return_final_states`, also the final states.
 
     Raises
     ------
@@ -77,7 +77,7 @@ def causal_conv1d_fn(
 
     Notes
     -----
-    All arguments but `seq_idx` have gradients, also through the final states.
+    All arguments except `seq_idx` have gradients, also through the final states.
     """
     return _operators("causal_conv1d_fn").convolve(
         x, weight, bias, seq_idx, initial_states, return_final_states, final_states_out, activation
@@ -101,24 +101,24 @@ def causal_conv1d_update(
     x : torch.Tensor
         (batch, channels), or (batch, channels, length) for several inputs of each sequence.
     conv_state : torch.Tensor
-        (batch, channels, kept), of the type of x: the last inputs of each sequence, with kept at least width - 1. The
-        tensor is updated in place.
+        (batch, channels, kept), with the type of x: the last `kept` inputs of each sequence; `kept` is at least width -
+        1. The tensor is updated in place.
     weight : torch.Tensor
         (channels, width).
     bias : torch.Tensor, optional
         (channels,).
     activation : "silu" or "swish", optional
     cache_seqlens : torch.Tensor, optional
-        (batch,), integers: how many inputs of each sequence came before. `conv_state` is then a ring: input number n of
-        a sequence has place n % kept.
+        (batch,), integers: the number of earlier inputs of each sequence. `conv_state` is then a ring buffer: input n
+        of a sequence has index n % kept.
     conv_state_indices : torch.Tensor, optional
-        (batch,), integers: the row of `conv_state` of each sequence; it may then have more rows. Sequences with a
-        negative number, or one beyond the last row, are padding: their results are 0, and no state changes.
+        (batch,), integers: the row of `conv_state` for each sequence; `conv_state` may then have more rows. Sequences
+        with a negative number, or a number beyond the last row, are padding: their results are 0, and no state changes.
 
     Returns
     -------
     torch.Tensor
-        The results, of the shape and the type of x.
+        The results, with the shape and the type of x.
 
     Raises
     ------
@@ -127,7 +127,7 @@ def causal_conv1d_update(
 
     Notes
     -----
-    It has no gradients: train with `causal_conv1d_fn` and its `initial_states`.
+    The function has no gradients: train with `causal_conv1d_fn` and its `initial_states`.
     """
     return _operators("causal_conv1d_update").update(
         x, conv_state, weight, bias, activation, cache_seqlens, conv_state_indices

@@ -38,7 +38,7 @@ def _sums(whole: Any, taps: Any, seq_idx: Any, length: int) -> Any:
 
 
 def last_inputs(x: Any, states: Any, count: int) -> Any:
-    """Return the last `count` inputs, as (batch, channels, count) with the channels side by side in memory."""
+    """Return the last `count` inputs as (batch, channels, count), with contiguous channels."""
     length = x.shape[-1]
     if length >= count:
         found = x[..., length - count :]
@@ -64,7 +64,7 @@ def updated(x: Any, state: Any, weight: Any, bias: Any, activation: str, counts:
         first = counts.long()[:, None]
         places = torch.remainder(first + torch.arange(-before, 0, device=x.device), kept)[:, None]
         history = held.gather(2, places.expand(-1, x.shape[1], -1)) if before else held[..., :0]
-        # Of inputs that share a place, the last one stays.
+        # Among inputs with the same index, the last one stays.
         some = min(length, kept)
         places = torch.remainder(first + torch.arange(length - some, length, device=x.device), kept)[:, None]
         new = held.scatter(2, places.expand(-1, x.shape[1], -1), x[..., length - some :])
@@ -83,9 +83,9 @@ def gradients(
     activation: str,
     wanted: tuple[bool, bool, bool, bool],
 ) -> tuple[Any, ...]:
-    """Return the gradients with respect to x, weight, bias and states; None for each that is not wanted.
+    """Return the gradients with respect to x, weight, bias and states; None for gradients that are not wanted.
 
-    If PyTorch records operations, they can be differentiated again.
+    If PyTorch records operations, the gradients can be differentiated again.
     """
     again = torch.is_grad_enabled()
     given = (x, weight, bias, states)
@@ -96,6 +96,6 @@ def gradients(
         if made.requires_grad:
             options = {"create_graph": again, "allow_unused": True, "materialize_grads": True}
             found = iter(torch.autograd.grad(made, chosen, grad, **options))
-        else:  # without results, they depend on nothing
+        else:  # without results, gradients are zero
             found = iter([torch.zeros_like(leaf) for leaf in chosen])
     return tuple(next(found) if w else None for w in wanted)

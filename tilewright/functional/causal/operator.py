@@ -34,7 +34,7 @@ _recent = RecentCalls()  # by the weight and other tensors that calls share
 
 
 def _is_watched() -> bool:
-    """Whether something traces, records or transforms calls, beside `torch.compile`."""
+    """Return whether anything other than `torch.compile` traces, records or transforms calls."""
     return is_watched() or forward_ad._current_level >= 0
 
 
@@ -72,7 +72,7 @@ def convolve(
 
 
 def _is_layer(x: Any, weight: Any, bias: Any, seq_idx: Any, initial_states: Any) -> bool:
-    """Whether a call is an ordinary depthwise convolution, with one type, no gaps and something to compute."""
+    """Return whether a call is an ordinary depthwise convolution: one type, no gaps, and at least one result."""
     if seq_idx is not None or initial_states is not None or type(x) not in TENSORS or not all(x.shape):
         return False
     if not (x.is_contiguous() or x.transpose(1, 2).is_contiguous()):  # which a layer would copy
@@ -146,7 +146,7 @@ for _key in ("CPU", "CUDA"):
 
 
 def _prepare(step: str, arrays: tuple[Any, ...], options: tuple[Any, ...]) -> Any:
-    """Return the executor of a step; missing tensors at the end of a call are None."""
+    """Return the executor of a step. Missing trailing tensors are None."""
     before = (None,) if step == FORWARD else ()
     run = calls.executor(*(step, *before, *arrays, *options))
     return lambda *given: run(*before, *given, *[None] * (6 - len(before) - len(given)))
@@ -202,7 +202,7 @@ def _gradients(ctx: Any, grad: Any) -> tuple[Any, ...]:
         both = _operators.causal_conv1d_weight_gradient(grad, *tensors, ctx.activation)
         made_weight = both[:, :-1].to(weight.dtype) if of_weight else None
         made_bias = both[:, -1].to(bias.dtype) if of_bias else None
-    if of_states:  # only the first results see them
+    if of_states:  # only the first results read them
         first = slice(0, states.shape[-1])
         wanted = (False, False, False, True)
         few = (grad[..., first], x[..., first], weight, bias, None, states)

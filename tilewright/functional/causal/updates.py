@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 Run = Callable[..., Any]
 _updates = PreparedCalls()
 _LONGEST = 16
-"""The most new inputs of a decoding step that its kernel takes; PyTorch computes longer steps."""
+"""The most new inputs per sequence of the decoding kernel; PyTorch computes longer steps."""
 
 
 def updated(x: Any, state: Any, weight: Any, bias: Any, activation: str, counts: Any, rows: Any) -> Any:

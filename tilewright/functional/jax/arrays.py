@@ -1,6 +1,6 @@
-"""Calls on arrays of JAX, and on the tracers that stand for arrays within `jax.jit`, `grad`, `vmap` and their kin.
+"""Calls on arrays of JAX, and on the tracers that stand for arrays inside `jax.jit`, `grad`, `vmap` and the like.
 
-A call on arrays runs a small program, compiled by `jax.jit` once per shapes, types and options.
+A call on arrays runs a small program, which `jax.jit` compiles once per shapes, types and options.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ...core.text import kind_of
 from ..arguments.activations import custom
 from ..arguments.call import ARRAYS, OperatorCall, operator_call
 from ..arguments.problem import WEIGHT_GRADIENT
-from ..arguments.signature import Arrays, Described, Signature, signature
+from ..arguments.signature import ArrayProperties, Arrays, Signature, signature
 from ..planning.prepared_calls import PreparedCalls
 from . import lowering as lowering  # registers the lowering
 from .by_xla import in_layout
@@ -43,12 +43,12 @@ def signed(call: OperatorCall) -> Signature:
         raise UserError(
             "out is given, and arrays of JAX do not change", primitive=call.name, fix="leave it out, and use the result"
         )
-    seen = Arrays(*[_described(call.name, what, a) for what, a in zip(ARRAYS, call.arrays, strict=True)])  # type: ignore[arg-type]
+    seen = Arrays(*[_properties_of(call.name, what, a) for what, a in zip(ARRAYS, call.arrays, strict=True)])  # type: ignore[arg-type]
     _, text = custom(call.name, call.options.activation, seen.x.dtype)
     return signature(call.name, seen, call.options, text)
 
 
-def _described(name: str, what: str, array: Any) -> Described | None:
+def _properties_of(name: str, what: str, array: Any) -> ArrayProperties | None:
     if array is None:
         return None
     if not hasattr(array, "shape") or not hasattr(array, "dtype"):
@@ -63,7 +63,7 @@ def _described(name: str, what: str, array: Any) -> Described | None:
             primitive=name,
             fix="lower the program with the sizes of its arrays",
         )
-    return Described(tuple(array.shape), str(array.dtype), ("cpu", 0))
+    return ArrayProperties(tuple(array.shape), str(array.dtype), ("cpu", 0))
 
 
 def _prepared(call: OperatorCall) -> Any:

@@ -1,6 +1,6 @@
 """Compute a problem by XLA's own operators.
 
-JAX calls use them if they are faster, on devices for which we have no kernels, and for some gradients.
+JAX calls use them if they are faster, on devices without kernels of ours, and for some gradients.
 """
 
 from __future__ import annotations
@@ -42,17 +42,17 @@ def in_layout(problem: Problem, shape: tuple[int, int, int, int]) -> tuple[int, 
 
 
 def made_shape(problem: Problem) -> tuple[int, ...]:
-    """The shape of a result: of images, or of the gradient of weights."""
+    """Return the shape of a result, which is images or the gradient of weights."""
     return problem.weights_shape if problem.op == WEIGHT_GRADIENT else in_layout(problem, problem.out_shape)
 
 
 def beside(problem: Problem, bias: Any) -> Any:
-    """A bias in a shape that broadcasts over images."""
+    """Return a bias in a shape that broadcasts over images."""
     return bias if problem.layout == "NHWC" else bias[:, None, None]
 
 
 def activation_of(problem: Problem) -> Callable[[Any], Any]:
-    """The activation as a function of JAX, which has gradients."""
+    """Return the activation as a function that JAX can differentiate."""
     text = problem.activation
     return ACTIVATIONS[text] if text in ACTIVATIONS else partial(expressions.custom, FUNCTIONS[text])
 
@@ -65,7 +65,7 @@ def with_epilogue(problem: Problem, sums: Any, bias: Any, residual: Any) -> Any:
 
 
 def by_xla(problem: Problem, x: Any, *others: Any) -> Any:
-    """Compute a problem; `others` are its extra arguments."""
+    """Compute a problem by XLA's operators; `others` are its extra arguments."""
     if problem.op == MAX_POOL:
         return _windows(problem, x, -jax.numpy.inf, lax.max)
     if problem.op == AVG_POOL:
@@ -100,8 +100,8 @@ def _convolution(problem: Problem, x: Any, weights: Any) -> Any:
 
 
 def _spread(problem: Problem, x: Any, weights: Any) -> Any:
-    """Compute a transposed convolution as a convolution: zeros between the elements of the input, and reversed
-    kernels."""
+    """Compute a transposed convolution as a convolution with reversed kernels, over the input with zeros between
+    elements."""
     channels, filters, *taps = problem.weights_shape
     groups = problem.groups
     apart = weights.reshape((groups, channels // groups, filters, *taps)).swapaxes(1, 2)

@@ -1,4 +1,4 @@
-"""User-defined activations in functions of JAX, for gradients, and for devices that are not ours."""
+"""User-defined activations as functions of JAX, for gradients, and for devices without kernels of ours."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _FUNCTIONS = ArrayFunctions("JAX", _BY_CLASS, _BY_NAME, lambda value, dtype: jnp
 
 
 def custom(activation: Callable[[Any], Any], v: Any) -> Any:
-    """Apply a user-defined activation, in float32 if the array has a smaller type."""
+    """Apply a user-defined activation, in float32 if the type of the array is smaller."""
     from ...expr import nodes  # not needed for known kernels
 
     at = v.astype(jnp.promote_types(v.dtype, "float32"))

@@ -1,6 +1,6 @@
-"""Lower the operator for XLA: to a target that runs our kernel, or to XLA's own operators.
+"""Lower the operator for XLA: to a custom call of our kernel, or to XLA's own operators.
 
-The device is known here for the first time. So a plan is made when JAX lowers a program, as it is in an eager call.
+The device is first known when JAX lowers a program, so that is when the plan is made.
 """
 
 from __future__ import annotations
@@ -24,13 +24,12 @@ from .xla_targets import target_of
 
 
 def _lowered(place: Callable[[], Device | None], ctx: Any, *operands: Any, problem: Problem, tune: Tune) -> Any:
-    """Return the operations of a call, on a kind of device that is ours."""
+    """Return the operations of a call on a supported kind of device."""
     return mlir.lower_fun(_chosen(problem, place(), tune), multiple_results=False)(ctx, *operands)
 
 
 def _chosen(problem: Problem, on: Device | None, tune: Tune) -> Callable[..., Any]:
-    """Return the function of JAX that computes a problem on a device; `on` is None for devices without kernels of
-    ours."""
+    """Return the JAX function for a problem on a device; `on` is None for devices without kernels of ours."""
     if 0 in problem.shape:
         return lambda *_: jax.numpy.zeros(made_shape(problem), problem.dtype)
     if on is None or (tune is None and reason_for_xla(problem, on)):
@@ -47,10 +46,10 @@ def _chosen(problem: Problem, on: Device | None, tune: Tune) -> Callable[..., An
 
 
 def reason_for_xla(problem: Problem, on: Device) -> str:
-    """Return why XLA's own operator computes a problem, or "" if ours does. For dense layers, XLA calls cuDNN, as
-    PyTorch does.
+    """Return the reason why XLA's own operator computes a problem, or "" if ours does.
 
-    On CPUs, and for groups, XLA's kernels are slower than the kernels that PyTorch calls.
+    For dense layers, XLA calls cuDNN, as PyTorch does. On CPUs, and for groups, XLA's kernels are slower than
+    PyTorch's.
     """
     if on.kind != "cuda" or not problem.has_weights or problem.groups != 1 or problem.activation.startswith("custom:"):
         return ""
@@ -58,7 +57,7 @@ def reason_for_xla(problem: Problem, on: Device) -> str:
 
 
 def _gpu() -> Device | None:
-    """Return JAX's first GPU, for which plans are made; other GPUs of its kind run the same machine code.
+    """Return JAX's first GPU, for which plans are made; other GPUs of the same kind run the same machine code.
 
     Returns None without a GPU: a program may be lowered for another machine.
     """

@@ -1,7 +1,7 @@
 """The operator as a primitive of JAX: shapes, tangents, transposition and batching of one `Problem`.
 
 Arrays have four dimensions in the layout of the problem. Convolution, data gradient and weight gradient are linear in
-both of their arrays. The transpose of each by either array is another one of the three. So gradients of any order,
+both of their arrays. The transpose of each with respect to either array is one of the three. So gradients of any order,
 forward or reverse, are calls of this primitive.
 """
 
@@ -21,17 +21,17 @@ from .by_xla import activation_of, beside, by_xla, made_shape, with_epilogue
 
 operator = Primitive("tilewright")
 _ROLES = {CONV: ("X", "W", "G"), WEIGHT_GRADIENT: ("X", "G", "W"), **dict.fromkeys(TRANSPOSES, ("G", "W", "X"))}
-"""The roles of both arrays and of the result: X and G are input and result of a convolution with the weights W."""
+"""The roles of both arrays and of the result: X, W and G are the input, the weights and the result of a convolution."""
 
 
 def compute(problem: Problem, *arrays: Any, tune: Tune = None) -> Any:
-    """Compute a problem; `arrays` are its input, and its extra arguments in their order."""
+    """Compute a problem; `arrays` are its input and its extra arguments, in order."""
     axes: frozenset[Any] = frozenset().union(*map(_varying, arrays))
     return operator.bind(*[_varied(a, axes) for a in arrays], problem=problem, tune=tune)
 
 
 def _varying(a: Any) -> frozenset[Any]:
-    """The axes of a mesh along which `jax.shard_map` passes different arrays."""
+    """Return the axes of a mesh along which `jax.shard_map` passes different arrays."""
     return _axes(jax.typeof(a)) if hasattr(jax, "typeof") else frozenset()
 
 
@@ -42,7 +42,7 @@ def _axes(kind: Any) -> frozenset[Any]:
 
 
 def _varied(a: Any, axes: frozenset[Any]) -> Any:
-    """Mark an array as different along some axes of a mesh, so that JAX sums its gradient over them."""
+    """Mark an array as varying along some axes of a mesh, so that JAX sums its gradient over them."""
     missing = tuple(sorted(axes - _varying(a)))
     if not missing:
         return a
@@ -72,7 +72,7 @@ def _plain(problem: Problem) -> Problem:
 
 
 def _moved(primals: Any, tangents: Any, *, problem: Problem, tune: Tune) -> Any:
-    """Return the result and its tangent. The activation is then a function of JAX, so that no sum is computed twice."""
+    """Return the result and its tangent. JAX computes the activation, so that no sum is computed twice."""
     layer = _layer(problem)
     if layer is None:
         tangents = [ad.instantiate_zeros(tangent) for tangent in tangents]
@@ -84,7 +84,7 @@ def _moved(primals: Any, tangents: Any, *, problem: Problem, tune: Tune) -> Any:
     parts += [compute(_plain(problem), moved["x"], second)] if "x" in moved else []
     parts += [compute(_plain(problem), x, moved["weights"])] if "weights" in moved else []
     if "bias" in moved:
-        # In float32 if in less, so that its transpose, a sum over all images, is in float32.
+        # In at least float32, so that the transpose, a sum over all images, is in float32.
         bias = moved["bias"].astype(jax.numpy.promote_types(problem.dtype, "float32"))
         parts.append(jax.numpy.broadcast_to(beside(problem, bias), made_shape(problem)).astype(problem.dtype))
     tangent = sum(parts[1:], parts[0])
@@ -95,7 +95,7 @@ def _moved(primals: Any, tangents: Any, *, problem: Problem, tune: Tune) -> Any:
 
 
 def _layer(problem: Problem) -> Problem | None:
-    """The convolution that an operator or its transposes belong to; None if there is none."""
+    """Return the convolution of an operator and its transposes; None if there is none."""
     if problem.op in POOLS:
         return None
     if problem.op not in TRANSPOSES:
@@ -103,12 +103,12 @@ def _layer(problem: Problem) -> Problem | None:
     layer = _plain(problem)._replace(
         op=CONV, shape=problem.out_shape, filters=problem.shape[1], output_padding=(0, 0)
     )  # fmt: skip
-    # A window that reaches beyond the input of a transposed convolution is no window of the convolution.
+    # A window that exceeds the input of a transposed convolution is no window of the convolution.
     return layer if layer.places == problem.shape[2:] else None
 
 
 def _transposed(cotangent: Any, *arrays: Any, problem: Problem, tune: Tune) -> list[Any]:
-    """Return the cotangent of the array for which an operator is transposed."""
+    """Return the cotangent of the array with respect to which an operator is transposed."""
     if type(cotangent) is ad.Zero:
         return [None] * len(arrays)
     layer = _layer(problem)

@@ -1,12 +1,12 @@
-"""Programs as targets of XLA's foreign function interface.
+"""Programs as custom-call targets of XLA's foreign function interface.
 
 XLA calls a *handler*, a C function, with a call frame that holds the addresses of all buffers. Our handlers are machine
 code from LLVM, one per program: they read the addresses, ask XLA for its stream, and launch the kernels. No Python runs
 during execution, and nothing is copied. Intermediate buffers between kernels are further results of the call, so that
 XLA allocates them.
 
-The offsets below are from XLA's header `xla/ffi/api/c_api.h`, which jaxlib ships: `XLA_FFI_CallFrame` and the structs
-that it points to. They are the same in all versions of the interface so far.
+The offsets below come from XLA's header `xla/ffi/api/c_api.h`, which jaxlib ships: `XLA_FFI_CallFrame` and the structs
+that it points to. All versions of the interface so far have the same offsets.
 """
 
 from __future__ import annotations
@@ -132,14 +132,14 @@ after{k}:
 
 
 def target_of(program: Executable, on: Any) -> str:
-    """The name of the target that runs a program on devices of a kind; registers it with XLA once.
+    """Return the name of the target of a program on a kind of devices; register it with XLA once.
 
-    The name is a digest of the program, so that an executable in JAX's cache on disk finds the same code or none.
+    The name is a digest of the program, so that an executable in JAX's disk cache finds the same code or none.
     """
     with _lock:
         _, name = _names.get(id(program), (None, ""))
         if not name:
-            digest = hashlib.sha256(repr(program.described()).encode() + program.binary).hexdigest()
+            digest = hashlib.sha256(repr(program.description()).encode() + program.binary).hexdigest()
             name = f"tilewright_{digest[:32]}"
             _names[id(program)] = program, name
         if (name, on.kind) not in _registered:
@@ -150,7 +150,7 @@ def target_of(program: Executable, on: Any) -> str:
 
 
 def _handler(program: Executable, on: Any) -> int:
-    """The address of a handler, linked into this process for ever: XLA cannot forget a target."""
+    """Return the address of a handler, linked into this process permanently: XLA cannot unregister a target."""
     if on.kind == "cpu":
         loaded = CpuProgram(program)
         addresses = {f"kernel{k}": loaded.addresses[one.kernel + PACKED] for k, one in enumerate(program.launches)}
@@ -179,7 +179,7 @@ def _head() -> str:
 
 
 def _version() -> int:
-    """The version of the interface in the installed jaxlib, as two 32-bit numbers in one: the minor and the major."""
+    """Return the interface version of the installed jaxlib: minor and major version, each in 32 bits of one number."""
     header = os.path.join(sys.modules["jax"].ffi.include_dir(), "xla", "ffi", "api", "c_api.h")
     with open(header, encoding="utf-8") as file:
         parts = dict(re.findall(r"#define XLA_FFI_API_(MAJOR|MINOR) (\d+)", file.read()))

@@ -1,7 +1,8 @@
-"""From a problem to our kernel: the strategies that compute it, the default kernel, and its machine code.
+"""Our kernel for a problem: the strategies that compute it, the default kernel, and its machine code.
 
-The default kernel is a tuned record of the workload. Without one, it is a suitable record of the nearest workload, or
-the default configuration of the best strategy. `kernel_choice.py` compares it with other kernels.
+The default kernel comes from a tuned record of the workload if there is one. Otherwise it comes from a suitable record
+of the nearest workload, or is the default configuration of the best strategy. `kernel_choice.py` compares it with other
+kernels.
 """
 
 from __future__ import annotations
@@ -28,9 +29,9 @@ if TYPE_CHECKING:
     from ...tune.space.config import Config
 
 SUITS = 1.3
-"""Limit for using the configuration of a similar layer: its expected cycles, divided by the cycles of the default
-configuration. On an H200, 17 of 53 layers exceeded it, and ran at 0.78 times the default's speed; the others ran at
-1.04 times.
+"""The largest ratio of expected cycles, of a similar layer's configuration to the default one, at which the former is
+used. On an H200, 17 of 53 layers exceeded it: their recorded configurations ran at 0.78 times the default's speed. The
+others ran at 1.04 times the default's speed.
 """
 _LARGE_WINDOW = 25
 """The least taps of a transposed depthwise layer in NCHW that CPUs compute faster as a convolution."""
@@ -40,7 +41,7 @@ _LARGE_WINDOW = 25
 class Selection:
     """A template with a configuration for a workload, and the origin of the configuration.
 
-    `measured` says that it was the fastest for this very layer.
+    With `measured`, the configuration was the fastest for this layer itself.
     """
 
     template: PackagedTemplate[Any]
@@ -52,7 +53,7 @@ class Selection:
 
 @dataclass
 class KernelNotes:
-    """The compiler's report on a kernel: bytes that a thread spills to memory, and remarks on its schedule."""
+    """The compiler's report on a kernel: spilled bytes per thread, and remarks on the schedule."""
 
     spilled: int = 0
     remarks: tuple[str, ...] = ()
@@ -64,20 +65,20 @@ class KernelNotes:
         return "; ".join([*(each.splitlines()[0] for each in self.remarks), *spills])
 
 
-def described(found: Selection) -> Decision:
-    """Return the decision for our kernel; `selection_of` is the inverse."""
+def decision_of(found: Selection) -> Decision:
+    """Return the decision for a selection; `selection_of` is the inverse."""
     index, weights = found.config.index, getattr(found.workload, "weights", "")
     return Decision(OURS, found.template.name, in_words(found.config), found.why, config_index=index, weights=weights)
 
 
 def in_words(config: Config) -> str:
-    """Return a configuration as `explain_call` prints it: each knob with its choice, and the index in the space."""
+    """Return a configuration in the form of `explain_call`: each knob with its choice, and the index in the space."""
     knobs = ", ".join(f"{name} {_choice_in_words(choice)}" for name, choice in config.items())
     return knobs if config.index is None else f"{knobs} (index {config.index})"
 
 
 def _choice_in_words(choice: Choice) -> str:
-    """A split by the extents of its loops, outermost first, without the inferred one."""
+    """Return a choice in words; a split as the extents of its loops, outermost first, without the inferred extent."""
     if isinstance(choice, SplitChoice):
         return "×".join(str(size) for size in choice.sizes if size > 0) or "whole"
     data = choice.data
@@ -89,7 +90,7 @@ def _choice_in_words(choice: Choice) -> str:
 def compiled(found: Selection, target: Target, epilogue: Epilogue, notes: KernelNotes | None = None) -> Executable:
     """Return the machine code of a selection.
 
-    Compiler warnings go into `notes`, because the schedule is not the user's.
+    Compiler warnings are added to `notes` instead of shown: the schedule is not the user's.
     """
     with keeping_remarks() as remarks:
         schedule, args = found.template.program(found.config, found.workload, target, epilogue)
@@ -152,8 +153,8 @@ def workload_of(problem: Problem, target: Target | None = None) -> Convolution:
 
 
 def _is_faster(of: templates.Conv2dLayer | templates.Depthwise, target: Target | None) -> bool:
-    """Whether a transposed convolution is faster as a convolution than by its own strategies. On CPUs, some layers in
-    NCHW are not."""
+    """Return whether a transposed convolution is faster as a convolution than by its own strategies. On CPUs, some
+    layers in NCHW are not."""
     if target is None or target.is_gpu or of.layout == "NHWC":
         return True
     large = isinstance(of, templates.Depthwise) and of.terms >= _LARGE_WINDOW
@@ -168,7 +169,7 @@ def strategies_of(problem: Problem, target: Target) -> tuple[list[PackagedTempla
 
 
 def weight_orders(problem: Problem, target: Target) -> tuple[Problem, ...]:
-    """Return a problem with each order of weights that has the same memory; the default kernel uses the last."""
+    """Return a problem with each order of weights that means the same memory. The default kernel uses the last one."""
     if problem.kernel == (1, 1) and target.kind == "cuda":
         return tuple(dict.fromkeys((problem.with_filters_last, problem)))
     return (problem,)
@@ -187,7 +188,7 @@ def selection_of(problem: Problem, target: Target, choice: Decision) -> Selectio
 
 
 def default_selection(problem: Problem, target: Target) -> Selection:
-    """Return the kernel that runs if nothing is measured: of a shipped record, else the default configuration."""
+    """Return the kernel for a problem without measurements: by a shipped record, else the default configuration."""
     for each in weight_orders(problem, target):
         able, workload = strategies_of(each, target)
         found = recorded_selection(able, workload, target, bool(problem.bias or problem.residual or problem.activation))
@@ -202,11 +203,11 @@ def default_selection(problem: Problem, target: Target) -> Selection:
 def recorded_selection(
     able: Sequence[PackagedTemplate[Any]], workload: Convolution, target: Target, fused: bool = False
 ) -> Selection | None:
-    """Return the kernel that was fastest for the nearest layer in the records; None if no record suits.
+    """Return the recorded fastest kernel of the nearest layer; None if no record suits.
 
     The configuration of a similar layer is not used if its tiles divide this layer badly. A record of another
-    architecture counts only if the model of this architecture agrees. With `fused`, records of kernels with an epilogue
-    come first.
+    architecture is used only if the model of this architecture agrees. With `fused`, records of kernels with an
+    epilogue take precedence.
     """
     known = [(template, shipped.record_of(template, workload, target, fused=True)) for template in able if fused]
     if not any(found for _, found in known):
@@ -224,9 +225,9 @@ def recorded_selection(
 def _suits(
     template: PackagedTemplate[Any], workload: Convolution, config: Config, target: Target, otherwise: bool
 ) -> bool:
-    """Whether the model of a strategy expects a configuration to be about as fast as its own choice.
+    """Return whether a strategy's model expects a configuration to be about as fast as the default one.
 
-    Without a model, the answer is `otherwise`.
+    Without a model, return `otherwise`.
     """
     strategy = template.strategy(target)
     if strategy.own_model is None:

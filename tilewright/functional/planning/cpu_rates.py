@@ -1,4 +1,4 @@
-"""Rates of CPUs, which predict the times of convolutions by our kernels and by PyTorch's.
+"""Rates of CPUs, from which the times of convolutions by our kernels and by PyTorch's are predicted.
 
 The rates are FLOP/s, bytes/s and the overhead of a call. `records/cpu_rates.json` has them for each instruction set,
 type and kind of layer, as `python -m benchmarks.fit_rates` fits them to measured layers. Rates that `tilewright doctor
@@ -20,18 +20,19 @@ from ..arguments.problem import CONV, DATA_GRADIENT, POOLS, TRANSPOSED, WEIGHT_G
 
 SHIPPED = Path(__file__).parent / "records" / "cpu_rates.json"
 CALIBRATION = "cpu_rates.json"
-"""The file with the rates that were measured on this machine."""
+"""The file with the rates measured on this machine."""
 OURS, THEIRS = "ours", "theirs"
 _LANES = 16
-"""Channels of a block in PyTorch's kernels of dense layers, and lanes of our vectors."""
+"""Channels per block of PyTorch's dense kernels, and lanes of our vectors."""
 _NEAREST = {"AMX": ("AMX", "AVX-512", "AVX2"), "AVX-512": ("AVX-512", "AMX", "AVX2"), "AVX2": ("AVX2", "AVX-512")}
-"""Instruction sets whose rates stand in for missing ones, the nearest first."""
+"""For each instruction set, the sets to look up rates for, the nearest first."""
 Table = dict[str, dict[str, dict[str, dict[str, list[float]]]]]
-"""By instruction set, type, kind of layer and side."""
+"""Rates by instruction set, type, kind of layer and side."""
 
 
 class LayerRates(NamedTuple):
-    """The rates of a kernel: seconds of a call, floating-point operations per second, and bytes per second."""
+    """The rates of a kernel: overhead of a call in seconds, floating-point operations per second, and bytes per
+    second."""
 
     overhead: float
     flop_per_second: float
@@ -43,7 +44,7 @@ class LayerRates(NamedTuple):
 
 
 def kind(problem: Problem) -> str:
-    """Name the kind of a layer: layers of one kind run at about the same rates."""
+    """Return the kind of a layer: layers of one kind run at about the same rates."""
     if problem.op in POOLS:
         what = problem.op
     else:
@@ -55,7 +56,7 @@ def kind(problem: Problem) -> str:
 
 @lru_cache(maxsize=1024)
 def work(problem: Problem, side: str) -> tuple[float, float]:
-    """The floating-point operations of a layer, in whole vectors, and the bytes of its arrays."""
+    """Return the floating-point operations of a layer, in whole vectors, and the bytes of its arrays."""
     arrays = prod(problem.shape) + prod(problem.out_shape) + (prod(problem.weights_shape) if problem.has_weights else 0)
     row = problem.filters
     if side == OURS:
@@ -64,26 +65,26 @@ def work(problem: Problem, side: str) -> tuple[float, float]:
         elif 1 < problem.groups < problem.shape[1]:
             row = problem.filters // problem.groups
     wasted = -(-row // _LANES) * _LANES / row if side == OURS or problem.groups == 1 else 1.0
-    if side == OURS and problem.op in (TRANSPOSED, DATA_GRADIENT):  # of dilated taps, each result tries all
+    if side == OURS and problem.op in (TRANSPOSED, DATA_GRADIENT):  # with dilation, each result tests all taps
         wasted *= prod(step for step, apart in zip(problem.stride, problem.dilation, strict=True) if apart > 1)
     return problem.flop * wasted, arrays * DType(problem.dtype).bytes
 
 
 def expected_ratio(problem: Problem, instructions: str, table: Table | None = None) -> float:
-    """Return the expected speed of PyTorch's kernel relative to ours, from the given table or the default one."""
+    """Return the expected speedup of PyTorch's kernel over ours, by the given table or the default one."""
     found = rates(instructions, problem.dtype, kind(problem), table)
     return found[OURS].seconds(*work(problem, OURS)) / found[THEIRS].seconds(*work(problem, THEIRS))
 
 
 def expected_seconds(problem: Problem, instructions: str) -> float:
-    """The time that the slower of both kernels is expected to take."""
+    """Return the expected seconds of the slower of both kernels."""
     found = rates(instructions, problem.dtype, kind(problem))
     return max(found[side].seconds(*work(problem, side)) for side in (OURS, THEIRS))
 
 
 def rates(instructions: str, dtype: str, of: str, table: Table | None = None) -> dict[str, LayerRates]:
-    """Return the rates of both sides for a kind of layer, measured with this instruction set or the nearest one. If the
-    kind was never measured, return the rates of all kinds together.
+    """Return the rates of both sides for a kind of layer, measured with this instruction set or the nearest one. For a
+    kind without measurements, return the rates of all kinds together.
     """
     sets = _NEAREST.get(instructions, tuple(_NEAREST))
     tables = [(calibrated(), sets[:1]), (_shipped(), sets)] if table is None else [(table, sets)]
@@ -97,14 +98,14 @@ def rates(instructions: str, dtype: str, of: str, table: Table | None = None) ->
 
 
 def knows(instructions: str, problem: Problem) -> bool:
-    """Whether layers of this kind and type were measured with an instruction set or a near one."""
+    """Return whether layers of this kind and type were measured with an instruction set or a near one."""
     sets = _NEAREST.get(instructions, tuple(_NEAREST))
     known = [calibrated().get(sets[0], {}), *(_shipped().get(name, {}) for name in sets)]
     return any(kind(problem) in each.get(problem.dtype, {}) for each in known)
 
 
 def keep(table: Table) -> Path | None:
-    """Keep the rates of this machine, and return the file; None if the cache is off."""
+    """Store the rates of this machine, and return the file; None if the cache is off."""
     path = calibration.keep(CALIBRATION, table)
     calibrated.cache_clear()
     return path
@@ -112,7 +113,7 @@ def keep(table: Table) -> Path | None:
 
 @cache
 def calibrated() -> Table:
-    """The rates that were measured on this machine; empty if there are none."""
+    """Return the rates measured on this machine; an empty table if there are none."""
     return calibration.read(CALIBRATION)
 
 

@@ -13,15 +13,14 @@ from .cpu_rates import OURS, THEIRS, Table, kind, work
 Layer = tuple[Problem, float, float]
 """A layer, and the seconds of our kernel and PyTorch's."""
 _START = np.log(np.array([5e-6, 1 / 30e9, 1 / 8e9]))
-"""Starting values of the fit: the logarithms of the overhead of a call and of the seconds of an operation and of a
-byte."""
+"""Starting values of the fit: logarithms of the seconds per call, per operation and per byte."""
 _FEWEST_LAYERS = 3
-"""The least layers of a kind that has rates of its own."""
+"""The least number of layers for a kind to have rates of its own."""
 _FIT_STEPS = 40
 _OUTLIER = 2.0
-"""The logarithm of the error from which on a layer does not count."""
+"""The logarithm of the error beyond which a layer is ignored as an outlier."""
 _TRUST = 2.0
-"""If a kind has this number of layers, its rates are the mean of its own fit and the rates of all kinds."""
+"""The number of layers at which a kind's rates are the mean of its own fit and the rates of all kinds."""
 
 
 def fit(layers: Sequence[Layer]) -> dict[str, dict[str, dict[str, list[float]]]]:
@@ -43,7 +42,7 @@ def table(instructions: str, layers: Sequence[Layer]) -> Table:
 
 
 def _by_kind(layers: Sequence[Layer], needs: Any, times: Any) -> dict[tuple[str, str], Any]:
-    """The rates of each type and kind: fitted for all layers, then each kind, then each kind of a type."""
+    """Return the rates of each type and kind, fitted in three levels: all layers, each kind, each kind of a type."""
     keys = [(problem.dtype, kind(problem)) for problem, _, _ in layers]
     whole = _fitted(needs, times, _START)
     types = _level(keys, lambda key: key[0], needs, times, lambda key: whole)
@@ -59,7 +58,7 @@ def _level(
     times: Any,
     before: Callable[[tuple[str, str]], Any],
 ) -> dict[Any, Any]:
-    """The rates of each group of layers that is large enough, beginning with the rates that `before` returns."""
+    """Return the rates of each group of layers that is large enough; fits start at the rates that `before` returns."""
     groups = np.array([hash(group(key)) for key in keys])
     found = {}
     for key in dict.fromkeys(keys):

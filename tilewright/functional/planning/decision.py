@@ -16,25 +16,25 @@ class Decision(NamedTuple):
     Attributes
     ----------
     how : str
-        "tilewright", or "framework" for the kernel of the library that the arrays come from.
+        "tilewright", or "framework" for the kernel of the arrays' own library.
     template, config : str
-        The template of our kernel, and its configuration as a line for users.
+        The template of our kernel, and its configuration in a line for users.
     why : str
         The reason, as one clause for users.
     seconds : float
-        The measured time of one run, 0 if it was not measured here.
+        The measured time of one run; 0 if it was not measured here.
     rival_seconds : float
-        The same for the framework's own kernel.
+        The measured time of the framework's kernel; 0 if it was not measured here.
     tuned : int
-        Configurations that were measured for this choice.
+        The number of configurations measured for this choice.
     interrupted : bool
-        Whether Ctrl-C ended the search before its time.
+        Whether Ctrl-C ended the search early.
     config_index : int, optional
-        The place of the configuration in the space of the template.
+        The index of the configuration in the template's space.
     remark : str
-        The compiler's remarks on our kernel, such as sums that do not fit into registers.
+        The compiler's remarks on our kernel, such as spilled sums.
     weights : str
-        The order of the weights in the workload of our kernel, which may differ from the problem's for 1×1 kernels.
+        The order of the weights in our kernel's workload, which may differ from the problem's for 1×1 kernels.
     """
 
     how: str

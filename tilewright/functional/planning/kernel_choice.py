@@ -1,7 +1,7 @@
-"""Choose the kernel for a problem, and compile it: ours or the rival's, measured here or not.
+"""Choose the kernel for a problem, ours or the rival's, by measurement or estimate, and compile it.
 
-A library's own kernel is the choice if it was measured to be faster. Ours is the configuration that a search finds, or
-the one of `compiler.py::default_selection`, or a similar one if that spills or does not compile.
+A library's own kernel is chosen if it was measured to be faster. Otherwise our configuration is the result of a search,
+or `compiler.py::default_selection`, or a similar configuration if that spills or does not compile.
 """
 
 from __future__ import annotations
@@ -19,14 +19,23 @@ from ...tune.model.machine import Machine
 from ..arguments.problem import Problem
 from ..programs.executable import Executable
 from . import rivals
-from .compiler import SUITS, KernelNotes, Selection, compiled, default_selection, described, epilogue_of, strategies_of
+from .compiler import (
+    SUITS,
+    KernelNotes,
+    Selection,
+    compiled,
+    decision_of,
+    default_selection,
+    epilogue_of,
+    strategies_of,
+)
 from .decision import THEIRS, Activation, Decision
 
 if TYPE_CHECKING:
     from ...runtime.device import Device
 
 _ALTERNATIVES = 6
-"""The most selections that are tried in place of one with spills to memory."""
+"""The most alternatives to try for a selection that spills."""
 
 
 def choose(
@@ -39,7 +48,7 @@ def choose(
 ) -> tuple[Decision, Executable | None]:
     """Choose and compile a kernel; `budget` is the number of seconds for measuring configurations.
 
-    `earlier` is the choice of an earlier search, which Ctrl-C ended.
+    `earlier` is the choice of an earlier search that Ctrl-C ended.
     """
     target = target_on(on)
     target = Machine.present(target, on.name) if on.exist else target
@@ -55,7 +64,7 @@ def choose(
             )
         return Decision(THEIRS, why=f"no strategy of ours computes it on {target.kind}"), None
     if budget:
-        from . import tuning  # loads the measuring session, which other calls do not need
+        from . import tuning  # imports the measuring session, which other calls do not need
 
         return tuning.tuned(problem, on, target, epilogue, rival, earlier, budget)
     default = default_selection(problem, target)
@@ -75,8 +84,7 @@ def choose(
 def without_spills(
     first: Selection, others: Callable[[], Iterable[Selection]], target: Target, epilogue: Epilogue
 ) -> tuple[Decision, Executable]:
-    """Return the first selection that compiles without spills to memory; `first` if it was measured, or if all
-    spill."""
+    """Return the first selection that compiles without spills; `first` if it was measured, or if all spill."""
     choice, program, spills = _compiled(first, target, epilogue)
     if spills and not first.measured:
         for other, code, still_spills in _compiled_in_turn(islice(others(), _ALTERNATIVES), target, epilogue):
@@ -89,7 +97,7 @@ def _compiled(found: Selection, target: Target, epilogue: Epilogue) -> tuple[Dec
     """Compile a selection; also return whether its threads spill to memory."""
     notes = KernelNotes()
     program = compiled(found, target, epilogue, notes)
-    return described(found)._replace(remark=notes.text), program, notes.spilled > 0
+    return decision_of(found)._replace(remark=notes.text), program, notes.spilled > 0
 
 
 def _compiled_in_turn(
@@ -102,7 +110,8 @@ def _compiled_in_turn(
 
 
 def _nearly_as_fast(problem: Problem, first: Selection, target: Target) -> Iterator[Selection]:
-    """Yield selections that models expect to be nearly as fast as `first`: of its strategy, then of others."""
+    """Yield selections that models expect to be nearly as fast as `first`: of its strategy, then of other
+    strategies."""
     why = "the fastest configuration by the model without spilled registers"
     strategy, workload = first.template.strategy(target), first.workload
     space = strategy.space(workload)

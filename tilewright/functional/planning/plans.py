@@ -1,6 +1,6 @@
-"""From a problem on a device to the plan that computes it: from memory, from disk, or newly made.
+"""The plan for a problem on a device: from memory, from disk, or newly made.
 
-The modules that make a plan (templates, schedules, compilers) are imported only when one must be made.
+The modules that make plans (templates, schedules, compilers) are imported only when a plan must be made.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class CallPlan(NamedTuple):
-    """A problem, the choice made for it, and the compiled kernel if ours was chosen."""
+    """A problem, its decision, and the compiled kernel if ours was chosen."""
 
     problem: Problem
     on: Device
@@ -33,33 +33,33 @@ class CallPlan(NamedTuple):
     origin: str
     """The origin of the kernel: "disk" or "compiled"."""
     threads: int = 0
-    """The number of threads that the choice was measured with; 0 if it was not measured, or on a GPU."""
+    """The number of threads of the measurement; 0 if the choice was not measured, or on a GPU."""
 
     def is_settled(self, threads: int) -> bool:
-        """Whether a search with this number of threads used all of its time."""
+        """Whether a search with this number of threads ran to its end."""
         return self.choice.tuned > 0 and not self.choice.interrupted and self.threads == threads
 
 
 _plans: dict[tuple[Any, ...], CallPlan] = {}
 _locks: dict[tuple[Any, ...], Any] = {}
-"""Locks by problem, held while a plan is made. Threads make plans of different problems at the same time."""
+"""Locks by problem, held while its plan is made. Threads may make plans of different problems concurrently."""
 _lock = new_reentrant_lock()
-"""A second lock: at most one plan that may time kernels is made at a time."""
+"""A second lock: plans that may time kernels are made one at a time."""
 
 
 def plan_for(
     problem: Problem, on: Device, rival: str = "", activation: Activation | None = None, tune: Tune = None
 ) -> CallPlan:
-    """The plan for a problem.
+    """Return the plan for a problem.
 
     Parameters
     ----------
     problem : Problem
     on : Device
     rival : str
-        The other library that could compute it, with its version; "" if there is none.
+        The other library that could compute the problem, with its version; "" if there is none.
     activation : callable, optional
-        The function behind a problem's "custom:" activation.
+        The function of a problem's "custom:" activation.
     tune : None, float or str
         None takes a known or default configuration. "quick" measures for 5 seconds, a number for as many seconds, and
         "2m" for two minutes.
@@ -100,7 +100,7 @@ def plan_for(
 
 
 def seconds_of(tune: Tune) -> float:
-    """The seconds that an argument `tune` allows; UserError for anything else."""
+    """Return the seconds of an argument `tune`; UserError for an invalid one."""
     if tune is None:
         return 0.0
     if tune == "quick":
@@ -114,13 +114,13 @@ def seconds_of(tune: Tune) -> float:
 
 
 def forget() -> None:
-    """Drop the plans in memory, and the calls prepared by them; plans on disk stay."""
+    """Drop the plans in memory and the calls prepared by them; plans on disk are kept."""
     _plans.clear()
     drop_all()
 
 
 def decide(plan: CallPlan, choice: Decision, rival: str) -> CallPlan:
-    """Replace the choice of a plan that has a kernel by a measured one, in memory and on disk."""
+    """Replace the decision of a plan with a kernel by a measured decision, in memory and on disk."""
     changed = plan._replace(choice=choice, threads=fingerprint.threads(plan.on, rival))
     with _lock:
         _plans[plan.problem, plan.on, rival] = changed
@@ -130,7 +130,7 @@ def decide(plan: CallPlan, choice: Decision, rival: str) -> CallPlan:
 
 
 def _from_disk(problem: Problem, on: Device, rival: str, threads: int) -> CallPlan | None:
-    """A plan measured with this number of threads, else an unmeasured one."""
+    """Return a plan measured with this number of threads, else an unmeasured plan; None if there is neither."""
     for number in dict.fromkeys((threads, 0)):
         entry = store().get(fingerprint.cache_key(problem, on, rival, number))
         if entry is not None:
@@ -149,7 +149,7 @@ def _made(
     threads: int,
     before: CallPlan | None,
 ) -> CallPlan:
-    """Make a plan; `before` is the one that a search may improve."""
+    """Make a plan; `before` is an earlier plan that a search may improve."""
     from . import kernel_choice  # loads the compiler, which a kernel on disk does not need
 
     earlier = before.choice if before is not None and before.choice.tuned and before.threads == threads else None
@@ -164,25 +164,25 @@ def _made(
 def _keep(plan: CallPlan, rival: str) -> None:
     executable = plan.executable
     description = {
-        "problem": plan.problem.described(),
+        "problem": plan.problem.description(),
         "device": fingerprint.machine(plan.on),
         "compiler": fingerprint.compiler(plan.on.kind),
         "rival": rival,
         "threads": plan.threads,
         "choice": plan.choice._asdict(),
-        "executable": None if executable is None else executable.described(),
+        "executable": None if executable is None else executable.description(),
     }
     entry = StoredKernel(description, b"" if executable is None else executable.binary)
     store().put(fingerprint.cache_key(plan.problem, plan.on, rival, plan.threads), entry)
 
 
 def program_of(plan: CallPlan, threads: Threads = POOL) -> Program:
-    """Return the loaded program of a plan that is ours. On a CPU, its loops run on `threads`."""
+    """Return the loaded program of a plan with our kernel. On a CPU, its loops run on `threads`."""
     if plan.executable is None:
         raise InternalError(f"the plan for {plan.problem} has no kernel")
     return load_program(plan.executable, plan.on, threads)
 
 
 def runner_of(problem: Problem, on: Device, activation: Activation | None = None, tune: Tune = None) -> Program:
-    """Return the program that runs a problem by our own kernel, on addresses."""
+    """Return the program of our kernel for a problem, which takes addresses."""
     return program_of(plan_for(problem, on, "", activation, tune))

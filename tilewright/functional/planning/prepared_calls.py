@@ -1,4 +1,4 @@
-"""Executors of calls, kept by shapes, types and options until a search or a measurement decides anew."""
+"""Executors of calls, cached by shapes, types and options until a search or a measurement changes a plan."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any
 from ...core.forking import new_reentrant_lock
 
 MOST_CALLS = 4096
-"""Number of calls that a table keeps; beyond it, all are dropped."""
+"""The most calls in a table; when there are more, all are dropped."""
 _tables: list[PreparedCalls] = []
 
 
 class PreparedCalls(dict[Any, Any]):
-    """A table of calls. `version` counts how often plans have changed."""
+    """A table of calls. `version` counts the changes of plans."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -23,8 +23,8 @@ class PreparedCalls(dict[Any, Any]):
         _tables.append(self)
 
     def made(self, key: Any, prepare: Callable[[], Any]) -> Any:
-        """Return the call of a key. Prepare it if it is new, and keep it unless plans change in the meantime or the
-        key has no hash."""
+        """Return the call of a key. A new call is prepared, and kept unless plans change meanwhile or the key has no
+        hash."""
         try:
             found = self.get(key)
         except TypeError:
@@ -38,7 +38,7 @@ class PreparedCalls(dict[Any, Any]):
         return call
 
     def keep(self, key: Any, call: Any, version: int) -> None:
-        """Keep a call, unless plans have changed since `version`, which its caller read before preparing it."""
+        """Keep a call unless plans have changed since `version`, which the caller read before preparing the call."""
         with self._lock:
             if version == self.version:
                 if len(self) >= MOST_CALLS:
@@ -53,6 +53,6 @@ class PreparedCalls(dict[Any, Any]):
 
 
 def drop_all() -> None:
-    """Have every call look up its plan again: plans have changed."""
+    """Make every call look up its plan again, because plans have changed."""
     for table in _tables:
         table.drop()

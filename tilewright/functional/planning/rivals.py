@@ -1,4 +1,4 @@
-"""Decide whether a library's own kernel is faster: an estimate from layers on which both were measured.
+"""Estimate whether a library's own kernel is faster, from layers for which both kernels were measured.
 
 On a CPU, the rates of its instruction set (`cpu_rates.py`) are the estimate, and known layers correct it.
 
@@ -31,23 +31,24 @@ CPU_TABLE = TABLE.with_name("rivals_cpu.jsonl")
 _FARTHEST = 5.0
 """The largest `distance` at which a measured layer contributes to an estimate."""
 _LEAST_GAIN = 1.03
-"""The other library is preferred if it is faster by at least this factor: smaller differences are noise."""
+"""The least speedup of the other library for which it is preferred: smaller differences are noise."""
 UNSURE = (-1.5, 1.0)
 """The range of log(estimated ratio) on a CPU in which a first call times both kernels.
 
-Below 0, our kernel is compiled in any case. PyTorch was faster on four of 524 random layers with estimates from
--1.5 to -1.
+Below 0, our kernel is compiled in any case. PyTorch was faster for four of 524 random layers with estimates from -1.5
+to -1.
 """
 MOST_TIMED_SECONDS = 20e-3
 """The most seconds that the slower kernel, or a training step of PyTorch's, is expected to take in such a timing."""
 _MOST_TIMED_BYTES = 1 << 28
-"""The most bytes of the arrays that such a timing allocates."""
+"""The most bytes of arrays in such a timing."""
 _WEIGHT_OF_RATES = 0.02
-"""The weight of the estimate by rates alone; a known layer has a weight of up to 1."""
+"""The weight of the estimate by rates alone; the weight of a known layer is at most 1."""
 _WEIGHTS = (2.0, 1.0, 0.8, 1.0, 1.0, 1.0, 2.0, 1.0, 0.5, 0.15, 0.1, 0.1, 0.3)
-"""The distance that one unit of each feature adds, in the order of `_features`.
+"""The distance per unit of each feature, in the order of `_features`.
 
-Chosen by hand; `python -m benchmarks.decisions` decides each layer of the table by the others, and counts the mistakes.
+The weights were chosen by hand; `python -m benchmarks.decisions` decides each layer of the table by the others, and
+counts the mistakes.
 """
 _WIDTH_DISTANCE = 2.0
 """The distance between float32 and a 16-bit type."""
@@ -56,22 +57,22 @@ _HALVES_DISTANCE = 0.7
 _DECAY = 1.5
 """The weight of a layer at distance d is exp(-_DECAY * d)."""
 _PASS_SECONDS = 1.5e-6
-"""The overhead of one more kernel on an H200, the GPU of the table.
+"""The overhead of an additional kernel on an H200, the GPU of the table.
 
-A library computes a residual and an activation in a kernel of its own, which reads and writes the result once more.
+A library computes a residual and an activation in a separate kernel, which reads and writes the result once more.
 """
 _PASS_BYTES_PER_SECOND = (6e12, 3.5e12)
 """The rates of such a kernel in the L2 cache and in memory."""
 _PASS_IN_CACHE = 50e6
-"""Up to this number of bytes, such a kernel works in the L2 cache."""
+"""The most bytes for which such a kernel works in the L2 cache."""
 _DENSE_TERMS = 64
-"""The least products per sum of a layer that libraries compute by matrix instructions, if its groups are large. If no
-similar layer was measured, the library is preferred for such a layer."""
+"""The least products per sum for which libraries compute layers with large groups by matrix instructions. For such a
+layer, the library is preferred if no similar layer was measured."""
 
 
 @dataclass(frozen=True)
 class MeasuredLayer:
-    """A measured layer: the processor, and the seconds of both sides."""
+    """A measured layer, with its processor and the seconds of both sides."""
 
     problem: Problem
     device: str
@@ -80,7 +81,7 @@ class MeasuredLayer:
 
     @property
     def ratio(self) -> float:
-        """The speed of the other library relative to ours: above 1, it is faster."""
+        """The speedup of the other library over ours: above 1, the library is faster."""
         return self.ours / self.theirs
 
 
@@ -91,11 +92,11 @@ class RatioEstimate:
     Attributes
     ----------
     ratio : float
-        How many times as fast as ours the other library is expected to be.
+        The expected speedup of the other library over ours.
     nearest : MeasuredLayer, optional
-        The layer that counts most.
+        The known layer with the largest weight.
     away : float
-        The distance of that layer; 0 for the layer itself.
+        The distance of the nearest layer; 0 if it is the layer itself.
     """
 
     ratio: float
@@ -104,12 +105,12 @@ class RatioEstimate:
 
 
 def table() -> tuple[MeasuredLayer, ...]:
-    """The layers that the package knows on GPUs."""
+    """Return the layers measured on GPUs."""
     return _read(TABLE)
 
 
 def cpu_table() -> tuple[MeasuredLayer, ...]:
-    """The layers that the package knows on CPUs."""
+    """Return the layers measured on CPUs."""
     return _read(CPU_TABLE)
 
 
@@ -118,17 +119,17 @@ def _read(path: Path) -> tuple[MeasuredLayer, ...]:
     if not path.is_file():
         return ()
     lines = filter(str.strip, path.read_text(encoding="utf-8").splitlines())
-    rows = json.loads(f"[{','.join(lines)}]")  # in one piece takes three quarters of the time
+    rows = json.loads(f"[{','.join(lines)}]")  # decoding all at once takes three quarters of the time
     return tuple(MeasuredLayer(Problem.read(r["problem"]), r["device"], r["ours"], r["theirs"]) for r in rows)
 
 
 def reason_for_rival(problem: Problem, on: Device) -> str:
-    """Return why the library's own kernel is the choice for a problem; "" if ours is."""
+    """Return the reason why the library's own kernel is chosen for a problem; "" if ours is."""
     return _reason_on_cpu(problem, _here(problem)) if on.kind == "cpu" else reason_on_gpu(problem, table())
 
 
 def saved_by(ours: Iterable[Problem], every: Iterable[Problem]) -> tuple[float, float]:
-    """Return the seconds that our kernels of some directions of a layer save on a CPU, by rates.
+    """Return the seconds that our kernels for the problems `ours` of a layer save on a CPU, by rates.
 
     Also return the seconds that PyTorch's kernels of `every` direction take.
     """
@@ -143,12 +144,12 @@ def _their_seconds(problem: Problem) -> float:
 
 
 def _known_as(problem: Problem) -> Problem:
-    """The problem of tables: data gradients count as transposed convolutions."""
+    """Return the problem as tables have it: a data gradient is a transposed convolution."""
     return problem._replace(op=TRANSPOSED) if problem.op == DATA_GRADIENT else problem
 
 
 def is_undecided(problem: Problem, on: Device) -> bool:
-    """Whether the estimate for a problem leaves open which kernel is faster, and timing both takes little."""
+    """Return whether the estimate for a problem is unsure, and timing both kernels takes little time."""
     if on.kind != "cpu":
         return False
     found = _here(problem)
@@ -159,25 +160,25 @@ def is_undecided(problem: Problem, on: Device) -> bool:
 
 
 def is_unsure(ratio: float) -> bool:
-    """Whether either library may be faster on a CPU, by an estimated ratio."""
+    """Return whether an estimated ratio on a CPU is too close to decide."""
     return UNSURE[0] < log(ratio) < UNSURE[1]
 
 
 def _is_unknown(problem: Problem) -> bool:
-    """Whether no weight gradients of this kind of layer were measured on CPUs."""
+    """Return whether no weight gradients of this kind of layer were measured on CPUs."""
     return problem.op == WEIGHT_GRADIENT and not cpu_rates.knows(instruction_set(), problem)
 
 
 @lru_cache(maxsize=64)
 def _here(problem: Problem) -> RatioEstimate:
-    """The estimate for a problem on this machine's processor."""
+    """Return the estimate for a problem on this machine's processor."""
     instructions = instruction_set()
     problem = _known_as(problem)
     return estimate_on_cpu(problem, known_on_cpu(problem.dtype, instructions), lambda one: _by_rates(one, instructions))
 
 
 def _reason_on_cpu(problem: Problem, found: RatioEstimate) -> str:
-    """Return why the library's own kernel is the choice on a CPU; "" if ours is."""
+    """Return the reason why the library's own kernel is chosen on a CPU; "" if ours is."""
     if not found.away:
         return f"measured {found.ratio:.2f} times as fast as ours for this layer" if found.ratio > _LEAST_GAIN else ""
     if _is_unknown(problem):
@@ -202,26 +203,26 @@ def estimate_on_cpu(
 
 @lru_cache(maxsize=8192)
 def _by_rates(problem: Problem, instructions: str) -> float:
-    """The expected ratio by rates alone."""
+    """Return the expected ratio by rates alone."""
     return cpu_rates.expected_ratio(problem, instructions)
 
 
 def known_on_cpu(dtype: str, instructions: str) -> list[MeasuredLayer]:
-    """Return the layers of a type that were measured with an instruction set; if there are none, with others.
+    """Return the layers of a type measured with an instruction set; if there are none, with other sets.
 
-    A library has fast kernels for some types and some instruction sets only.
+    Libraries have fast kernels only for some types and instruction sets.
     """
     known = [one for one in cpu_table() if one.problem.dtype == dtype]
     return [one for one in known if one.device == cpu_device(instructions)] or known
 
 
 def cpu_device(instructions: str) -> str:
-    """The name of a processor in the table: kernels of both libraries depend on it most."""
+    """Return the device name of the table, by the instruction set, on which both kernels depend most."""
     return f"cpu, {instructions}"
 
 
 def reason_on_gpu(problem: Problem, known: Iterable[MeasuredLayer]) -> str:
-    """Return why the library's own kernel is the choice on a GPU, by the layers of `known`; "" if ours is."""
+    """Return the reason why the library's own kernel is chosen on a GPU, by the layers `known`; "" if ours is."""
     found = estimate(problem, known)
     if found is not None and found.nearest is not None:
         ratio = found.ratio * _share_of_convolution(problem, found.nearest)
@@ -241,7 +242,8 @@ def reason_on_gpu(problem: Problem, known: Iterable[MeasuredLayer]) -> str:
 
 
 def _share_of_convolution(problem: Problem, like: MeasuredLayer) -> float:
-    """The part of a library's time that its convolution takes, if another kernel computes residual and activation."""
+    """Return the fraction of a library's time for the convolution, if another kernel computes residual and
+    activation."""
     if not (problem.residual or problem.activation):
         return 1.0
     size = prod(problem.out_shape)
@@ -251,7 +253,7 @@ def _share_of_convolution(problem: Problem, like: MeasuredLayer) -> float:
 
 
 def estimate(problem: Problem, known: Iterable[MeasuredLayer]) -> RatioEstimate | None:
-    """Estimate a problem from the layers of `known` that are not too far away; None if there are none."""
+    """Estimate a problem from the layers of `known` within `_FARTHEST`; None if there are none."""
     near = [(away, one) for one in known if (away := distance(problem, one.problem)) <= _FARTHEST]
     if not near:
         return None
@@ -266,7 +268,7 @@ def _mean(weighted: Sequence[tuple[float, float]]) -> float:
 
 
 def distance(a: Problem, b: Problem) -> float:
-    """Return how much two layers differ; infinity if they have nothing in common."""
+    """Return the distance of two layers; infinity if they cannot be compared."""
     if _kind(a) != _kind(b):
         return inf
     found = 0.0 if a.dtype == b.dtype else _WIDTH_DISTANCE if "float32" in (a.dtype, b.dtype) else _HALVES_DISTANCE
@@ -275,17 +277,17 @@ def distance(a: Problem, b: Problem) -> float:
 
 def _kind(of: Problem) -> tuple[Any, ...]:
     dense = of.groups == 1
-    # Tiles of matrix products load weights of one order as they lie; gathering weights of the other order takes far
+    # Tiles of matrix products load weights of one order in vectors; gathering weights of the other order takes far
     # longer.
     order = of.weights if dense and of.kernel != (1, 1) else ""
-    # Kernels with matrix instructions take groups of up to 16 channels, or of 32 and more.
+    # Kernels with matrix instructions exist for groups of up to 16 channels, and for groups of 32 and more.
     between = of.op == CONV and not dense and 16 < of.shape[1] // of.groups < 32
     return of.op, of.layout, of.precision, dense, order, between
 
 
 @lru_cache(maxsize=4096)
 def _features(of: Problem) -> tuple[float, ...]:
-    """Return the features that `_WEIGHTS` weigh: flags, and sizes in doublings."""
+    """Return the features weighted by `_WEIGHTS`: flags, and binary logarithms of sizes."""
     batch, channels, height, _ = of.shape
     rows, columns = of.places
     return (

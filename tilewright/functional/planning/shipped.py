@@ -1,8 +1,8 @@
-"""Records that come with the package: configurations tuned for known layers.
+"""The records in the package: configurations tuned for known layers.
 
-`records/*.log` are logs in AutoTVM's format, as `python -m benchmarks.convolution_sweep` writes them. A layer that is
-not among them gets the configuration of the nearest recorded one. The records of `*epilogues.log` were tuned with a
-bias and relu, for layers on which an epilogue changes the fastest choice.
+`records/*.log` are logs in AutoTVM's format, written by `python -m benchmarks.convolution_sweep`. A layer without a
+record gets the configuration of the nearest recorded layer. The records of `*epilogues.log` were tuned with a bias and
+relu, for layers with a different fastest configuration in that case.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ Args = tuple[Any, ...]
 _EPILOGUES = "epilogues"
 """The suffix of logs of kernels with an epilogue."""
 _NEAR = 2.0
-"""The largest distance of a neighbour: the sum over all sizes of the binary logarithm of their ratio."""
+"""The largest distance of a similar layer: the sum of the binary logarithms of the ratios of all sizes."""
 _OTHER = {"float16": "bfloat16", "bfloat16": "float16"}
-"""The other 16-bit type of each."""
+"""For each 16-bit type, the other one."""
 
 
 @dataclass(frozen=True)
 class ShippedRecord:
-    """A configuration from a record, its origin, its recorded time and architecture, and the distance of its layer."""
+    """A configuration from a record, with its origin, recorded time and architecture, and the distance of its layer."""
 
     config: Config
     why: str
@@ -66,7 +66,7 @@ def _kind(target: str) -> str:
 
 
 def configuration(template: PackagedTemplate[Any], workload: Convolution, target: Target) -> ShippedRecord | None:
-    """The configuration of the record for a workload, or of its nearest neighbour."""
+    """Return the record of a workload, or of the nearest recorded workload; None if none is near."""
     exact = record_of(template, workload, target)
     if exact is not None:
         return exact
@@ -85,7 +85,7 @@ def configuration(template: PackagedTemplate[Any], workload: Convolution, target
 def record_of(
     template: PackagedTemplate[Any], workload: Convolution, target: Target, fused: bool = False
 ) -> ShippedRecord | None:
-    """Return the configuration of the record of this workload, or of one alike; with `fused`, with an epilogue."""
+    """Return the record of this workload, or of an equivalent one; with `fused`, a record with an epilogue."""
     known = _records(fused).get((target.kind, template.name), {})
     for of in _alike(workload):
         best = best_of([decode(line) for line in known.get(tuple(of.args), [])])
@@ -99,7 +99,7 @@ def record_of(
 
 
 def _alike(workload: Convolution) -> Iterator[Convolution]:
-    """Yield this workload, then a dense convolution's workload in the other 16-bit type: their records serve it.
+    """Yield the workload, then, for a dense convolution, the same in the other 16-bit type: its record also applies.
 
     Most dense layers use matrix instructions, which cost the same in both types. On an H200, 51 layers in bfloat16
     were timed with their earlier choice and with the record of float16. 12 layers of three channels became 1.57 times
@@ -113,7 +113,7 @@ def _alike(workload: Convolution) -> Iterator[Convolution]:
 
 
 def _nearest(template: PackagedTemplate[Any], workload: Convolution, target: Target, config: Config) -> Config:
-    """Return the configuration nearest to that of another workload."""
+    """Return the configuration nearest to a configuration of another workload."""
     return template.strategy(target).nearest(workload, {name: choice.wanted for name, choice in config.items()})
 
 
@@ -122,7 +122,7 @@ def _arch(inp: MeasureInput) -> str:
 
 
 def _away(a: tuple[Any, ...], b: tuple[Any, ...]) -> float:
-    """How far apart two workloads are: doublings of the input's extents; infinitely if anything else differs."""
+    """Return the distance of two workloads, in doublings of the input's extents; infinity if anything else differs."""
     if len(a) != len(b) or any(v != w for v, w in zip(a[1:], b[1:], strict=True) if not _extent(v, w)):
         return float("inf")
     pairs = [*zip(a[0], b[0], strict=True), *((v, w) for v, w in zip(a[1:], b[1:], strict=True) if _extent(v, w))]

@@ -18,8 +18,8 @@ from .compiler import (
     KernelNotes,
     Selection,
     compiled,
+    decision_of,
     default_selection,
-    described,
     selection_of,
     strategies_of,
     weight_orders,
@@ -35,13 +35,13 @@ if TYPE_CHECKING:
     from ..programs.executable import Executable
 
 _CONFIRMED = 2
-"""The number of best configurations that are measured again at the end, beside the default configuration."""
+"""The number of best configurations to measure again at the end, beside the default one."""
 TIMEOUT = 10.0
-"""The most seconds for building a configuration, and for running it."""
+"""The most seconds to build a configuration, and to run it."""
 
 
 class SearchResult(NamedTuple):
-    """The best configuration of a search, None if nothing was measured; its time, and how many were tried."""
+    """The best configuration of a search, or None; its time, and the number of measured configurations."""
 
     best: Selection | None
     seconds: float
@@ -60,9 +60,9 @@ def tuned(
 ) -> tuple[Decision, Executable]:
     """Search all strategies of the layer for `budget` seconds; then compare with the rival's kernel.
 
-    The search omits the epilogue, which hardly changes the order of the configurations. It begins with the choice of an
-    `earlier` search. Ctrl-C ends it with the best so far, in a decision that says so; `KeyboardInterrupt` is raised
-    only if there is none.
+    The search omits the epilogue, which hardly changes the order of configurations. It begins with the choice of an
+    `earlier` search. After Ctrl-C, the decision has the best configuration so far and is marked as interrupted; if
+    there is none, `KeyboardInterrupt` is raised.
     """
     start = default_selection(problem, target)
     found = _searched(_begun(problem, start, target, earlier), target, budget)
@@ -71,13 +71,13 @@ def tuned(
     best, seconds, interrupted = found.best or start, found.seconds, found.interrupted
     notes = KernelNotes()
     program = compiled(best, target, epilogue, notes)
-    choice = described(best)._replace(
+    choice = decision_of(best)._replace(
         remark=notes.text, tuned=found.trials, seconds=0.0 if seconds == float("inf") else seconds
     )
     if rival and not problem.activation.startswith("custom:"):
         try:
             choice, program = compared(problem, on, choice, program)
-        except KeyboardInterrupt:  # the choice is ours then, as no time says otherwise
+        except KeyboardInterrupt:  # the choice is ours then, because the rival was not timed
             interrupted = True
     if interrupted:
         choice = choice._replace(interrupted=True, why=f"{choice.why}; Ctrl-C ended the search")
@@ -85,7 +85,7 @@ def tuned(
 
 
 def compared(problem: Problem, on: Device, choice: Decision, program: Executable) -> tuple[Decision, Executable]:
-    """Choose between our kernel and the rival's, both timed here."""
+    """Choose between our kernel and the rival's by timing both."""
     ours, theirs = view("time_both", problem, on, program)  # of the rival, PyTorch
     how = OURS if ours <= theirs else THEIRS
     why = choice.why if how == OURS else f"measured {ours / theirs:.2f} times as fast as ours here"
@@ -93,7 +93,7 @@ def compared(problem: Problem, on: Device, choice: Decision, program: Executable
 
 
 def _begun(problem: Problem, start: Selection, target: Target, earlier: Decision | None) -> list[list[Selection]]:
-    """Return the first configurations of each strategy as a list: its default, and the choice of an earlier search.
+    """Return the initial configurations of each strategy: its default, and the choice of an earlier search.
 
     The first strategy is that of `start`, the default selection.
     """
@@ -114,7 +114,7 @@ def _begun(problem: Problem, start: Selection, target: Target, earlier: Decision
 def _searched(begun: Sequence[Sequence[Selection]], target: Target, budget: float) -> SearchResult:
     """Search strategies within a budget of seconds; `begun` has the first configurations of each.
 
-    If one of these is the best, the same object is returned: it may have a knob for the bias, which the search omits.
+    If one of them is the best, the same object is returned: it may have a knob for the bias, which the search omits.
     """
     entrants: list[Entrant] = []
     given: dict[tuple[int, int | None], Config] = {}
@@ -129,7 +129,7 @@ def _searched(begun: Sequence[Sequence[Selection]], target: Target, budget: floa
         layer = LayerSearch(entrants, session, limits)
         try:
             layer.go()
-        except KeyboardInterrupt:  # a second one: the first one ends the search in good order
+        except KeyboardInterrupt:  # a second Ctrl-C: the first one ends the search in good order
             layer.interrupted = True
     winner, trials = layer.winner, layer.tally.done
     if winner is None or winner.tally.best is None:

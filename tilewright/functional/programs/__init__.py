@@ -1,1 +1,1 @@
-"""Compiled programs: machine code and its launches, loaded onto a device, and kept on disk."""
+"""Compiled programs: machine code and its launches, loaded onto devices and stored on disk."""

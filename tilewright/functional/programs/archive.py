@@ -1,4 +1,4 @@
-"""Kept kernels in one file, for another machine of the same kind: a compressed tar archive of a store's entries."""
+"""Stored kernels in one file, for another machine of the same kind: a compressed tar archive of a store's entries."""
 
 from __future__ import annotations
 
@@ -21,14 +21,13 @@ _PART = 1 << 20
 
 
 def _refuse_pipes(path: Path) -> None:
-    """Raise OSError for anything but a file on a disk: opening a pipe waits for its other end, and a device may never
-    end."""
+    """Raise OSError for anything except a regular file: opening a pipe blocks, and reading a device may never end."""
     if path.exists() and not path.is_file():
         raise OSError(errno.EINVAL, "it is not a regular file")
 
 
 def export(held: KernelStore, target: Path) -> int:
-    """Write all entries of a store into one file that `load` takes; returns how many."""
+    """Write all entries of a store into one file, which `load` reads; return the number of entries."""
     number = 0
     try:
         _refuse_pipes(target)
@@ -49,7 +48,8 @@ def export(held: KernelStore, target: Path) -> int:
 
 
 class _Bounded:
-    """Return the inflated bytes of a compressed file; raise OSError beyond a limit, since it may be endless."""
+    """Reads the inflated bytes of a compressed file; raises OSError beyond a limit, because the file may inflate
+    endlessly."""
 
     def __init__(self, source: gzip.GzipFile, limit: int) -> None:
         self._source, self._left = source, limit
@@ -64,10 +64,10 @@ class _Bounded:
 
 
 def load(held: KernelStore, source: Path) -> tuple[int, int]:
-    """Load a file written by `export`; return how many entries were accepted and how many were rejected.
+    """Load a file written by `export`; return the numbers of accepted and rejected entries.
 
-    Only the bytes of entries are taken from the archive: regular files with the name of an entry. Nothing is unpacked
-    to a path that it names. It may inflate to the limit of the store, plus headers.
+    Only regular files with the name of an entry are read. Nothing is unpacked to a path in the archive. The archive may
+    inflate to the limit of the store, plus headers.
     """
     taken = refused = 0
     try:

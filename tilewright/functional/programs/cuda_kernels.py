@@ -1,7 +1,7 @@
-"""Kernels on an NVIDIA GPU, through the driver library alone.
+"""Kernels on NVIDIA GPUs, through the driver library alone.
 
-Importing `cuda.bindings` takes longer than loading a kernel from disk, so the few driver functions that a call needs
-are called directly. Contexts are the primary ones, which every library of the process shares.
+Importing `cuda.bindings` takes longer than loading a kernel from disk, so the few driver functions of a call are called
+directly. Contexts are the primary contexts, which all libraries of the process share.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ _OPT_IN_SHARED, _MAJOR, _MINOR = 8, 75, 76
 _RELAXED = 2
 """CU_STREAM_CAPTURE_MODE_RELAXED."""
 QUICK_AFTER = 16
-"""Number of launches after which compiling the launcher pays off."""
+"""The number of launches after which compiling the launcher pays off."""
 
 LaunchAll = Callable[[Sequence[int], Sequence[int], int], int]
 """`launch_all(addresses, addresses of scratch memory from its last piece to its first, stream)`: 0, or `MISALIGNED`."""
 
 
 @cache
-def described(index: int) -> tuple[str, str]:
-    """The architecture of a GPU, such as "sm_90", and its name."""
+def architecture_and_name(index: int) -> tuple[str, str]:
+    """Return the architecture of a GPU, such as "sm_90", and its name."""
     device, value, name = ctypes.c_int(), ctypes.c_int(), ctypes.create_string_buffer(256)
     call("cuDeviceGet", ctypes.byref(device), index)
     call("cuDeviceGetName", name, 256, device)
@@ -52,7 +52,7 @@ def _context(index: int) -> ctypes.c_void_p:
 
 
 class Current:
-    """Makes the context of a GPU current, and the earlier one again at the end."""
+    """Makes the context of a GPU current, and restores the previous context at the end."""
 
     def __init__(self, index: int) -> None:
         self.index = index
@@ -65,14 +65,15 @@ class Current:
 
 
 def load(program: Executable, index: int) -> list[LoadedKernel]:
-    """The launches of a program, ready on a GPU."""
+    """Return the launches of a program, loaded onto a GPU."""
     with Current(index):
         module = _module(program.binary, tuple(launch.shared for launch in program.launches), index)
         return [LoadedKernel(module, launch, program.alignments(launch), index) for launch in program.launches]
 
 
 def load_on_all(program: Executable, index: int) -> tuple[Any, list[int]]:
-    """Return the owner of a program's code for all GPUs of the architecture of `index`, and one kernel per launch.
+    """Return the owner of a program's code for all GPUs with the architecture of GPU `index`, and one kernel per
+    launch.
 
     The driver loads the kernels onto a GPU at the first launch there. `cuLaunchKernel` accepts them since CUDA 12.
     """
@@ -85,7 +86,7 @@ def load_on_all(program: Executable, index: int) -> tuple[Any, list[int]]:
         kernel = ctypes.c_void_p()
         call("cuLibraryGetKernel", ctypes.byref(kernel), held, launch.kernel.encode())
         for device in range(devices.value if launch.shared else 0):
-            if described(device)[0] != described(index)[0]:
+            if architecture_and_name(device)[0] != architecture_and_name(index)[0]:
                 continue
             call("cuKernelSetAttribute", _OPT_IN_SHARED, launch.shared, kernel, device)
         found.append(kernel.value or 0)
@@ -99,10 +100,11 @@ def launch_address() -> int:
 
 @cache
 def _module(binary: bytes, shared: tuple[int, ...], index: int) -> ctypes.c_void_p:
-    """Load machine code onto the current GPU, once for all programs that share it, such as those of many batch sizes.
+    """Load machine code onto the current GPU, once for all programs that share it, such as programs of many batch
+    sizes.
 
-    It stays until the process ends, since a CUDA graph may launch it at any time. `shared` is the dynamic shared memory
-    of its kernels, which belongs to the module.
+    The module stays until the process ends, because a CUDA graph may launch it at any time. `shared` is the dynamic
+    shared memory of its kernels, a property of the module.
     """
     module = ctypes.c_void_p()
     call("cuModuleLoadData", ctypes.byref(module), binary)
@@ -112,7 +114,7 @@ def _module(binary: bytes, shared: tuple[int, ...], index: int) -> ctypes.c_void
 class LoadedKernel:
     """One launch: `kernel.start(*addresses, stream)` returns 0 or the driver's error.
 
-    The first few go through `ctypes`; then `start` becomes the compiled launcher.
+    The first launches go through `ctypes`; then `start` becomes the compiled launcher.
     """
 
     def __init__(self, module: ctypes.c_void_p, launch: FixedLaunch, alignments: tuple[int, ...], index: int) -> None:
@@ -157,7 +159,7 @@ class LoadedKernel:
 
 
 def in_order(kernels: Sequence[LoadedKernel]) -> LaunchAll:
-    """Return a function that launches kernels in order, each with its arguments and its numbers."""
+    """Return a function that launches kernels in order, each with its addresses and numbers."""
     numbers = [number for kernel in kernels for number in kernel.launch.numbers]
     before, at, parts = 1 + len(numbers), 1, []  # places among the stream, the numbers, and the addresses
     for kernel in kernels:
@@ -180,7 +182,7 @@ def in_order(kernels: Sequence[LoadedKernel]) -> LaunchAll:
 
 
 def allocate(size: int, index: int) -> int:
-    """Allocate memory of a GPU, kept until the process ends; works during the capture of a CUDA graph, too."""
+    """Allocate memory of a GPU until the process ends; this also works during the capture of a CUDA graph."""
     with Current(index):
         found, mode = ctypes.c_uint64(), ctypes.c_int(_RELAXED)
         call("cuThreadExchangeStreamCaptureMode", ctypes.byref(mode))

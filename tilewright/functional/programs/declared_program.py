@@ -1,4 +1,4 @@
-"""A program of the user's own as a function of arrays: its inputs and outputs, and the shapes of its results."""
+"""A user's program as a function of arrays: its inputs and outputs, and the shapes of its results."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ class DeclaredProgram:
     name : str
         The name of the operator, for errors.
     schedule : ScheduleHandle, optional
-        None leaves it to `auto_schedule`.
+        The schedule; None for `auto_schedule`.
     sizes : tuple of Var
-        The sizes among the arguments. Other sizes are extents of inputs.
+        The sizes that are arguments. Other sizes are extents of inputs.
     """
 
     name: str
@@ -55,7 +55,7 @@ class DeclaredProgram:
     def shapes(self, given: Sequence[tuple[Any, str]], numbers: Sequence[Any]) -> list[tuple[Any, ...]]:
         """Check the shapes and types of inputs, and return the shapes of the results for some sizes.
 
-        Extents are numbers, or PyTorch's symbols, which compute like numbers.
+        Extents are numbers, or PyTorch's symbolic integers, which compute like numbers.
         """
         known: Sizes = dict(zip(self.sizes, numbers, strict=True))
         for tensor, (shape, dtype) in zip(self.inputs, given, strict=True):

@@ -1,7 +1,7 @@
-"""Compiled kernels in the form in which a call starts them: machine code, and the launches with all their numbers.
+"""Compiled kernels in the form that calls launch: machine code, and launches with all their numbers.
 
-A call of one size always launches the same kernels with the same grids. Code generation lists them. If sizes are
-arguments of the program, `sized_programs.py` lists them for each set of sizes.
+A call of one size always launches the same kernels with the same grids. Code generation lists these launches. If sizes
+are arguments of the program, `sized_programs.py` lists the launches for each set of sizes.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 
 class Executable(NamedTuple):
-    """A compiled call. Its arguments are pointers, and the last one is the result.
+    """A compiled call. Its arguments are pointers; the last argument is the result.
 
     Attributes
     ----------
     scratch : tuple of int
         Bytes of each intermediate buffer between kernels.
     alignment : tuple of int
-        Bytes that the address of each argument must be a multiple of.
+        The alignment in bytes of each argument's address.
     parallel : bool
         Whether the code runs loops on the thread pool of the CPU.
     """
@@ -42,15 +42,15 @@ class Executable(NamedTuple):
         return len(self.alignment)
 
     def alignments(self, launch: FixedLaunch) -> tuple[int, ...]:
-        """Return the bytes that each word of a launch must be a multiple of; 1 for scratch memory and numbers."""
+        """Return the alignment in bytes of each word of a launch; 1 for scratch memory and numbers."""
         places = (self.alignment[place] if place >= 0 else 1 for place in launch.arguments)
         return *places, *[1] * len(launch.numbers)
 
     def takes_arguments(self, launch: FixedLaunch) -> bool:
-        """Whether a launch takes exactly the arguments of the call, in order."""
+        """Return whether a launch takes exactly the arguments of the call, in order."""
         return launch.arguments == tuple(range(self.arguments)) and not launch.numbers
 
-    def described(self) -> dict[str, Any]:
+    def description(self) -> dict[str, Any]:
         """Return all fields except the machine code, as JSON data. Launches of stored code have no numbers."""
         fields = {name: value for name, value in self._asdict().items() if name != "binary"}
         launches = [
@@ -60,7 +60,7 @@ class Executable(NamedTuple):
 
     @classmethod
     def read(cls, described: dict[str, Any], binary: bytes) -> Executable:
-        """Return the executable of a description, as `described` returns it."""
+        """Return the executable of a `description`."""
         launches = tuple(
             FixedLaunch(
                 one["kernel"], _three(one["grid"]), _three(one["block"]), one["shared"], tuple(one["arguments"])

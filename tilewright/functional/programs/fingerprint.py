@@ -1,4 +1,4 @@
-"""The dependencies of a stored kernel: the problem, the device, the compilers, and the source of this package."""
+"""The cache key of a stored kernel: the problem, the device, the compilers, and the source of this package."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ..arguments.problem import Problem
 
 FORMAT = 2
-"""The version of entries; it increases if older ones can no longer be read."""
+"""The version of entries; it increases when older entries can no longer be read."""
 _PACKAGE = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", ".."))
 _THREADS_OF_TORCH = f"{__package__.rpartition('.')[0]}.pytorch.threads"
 _DESCRIBED = "/proc/cpuinfo"
@@ -32,17 +32,16 @@ _COMPILERS = {"cuda": ("nvidia-cuda-nvrtc", "nvidia-cuda-nvrtc-cu12"), "cpu": ("
 
 @cache
 def package() -> str:
-    """Return a digest of this package: of its installer's record, or in a source tree, of the size and time of every
-    file.
+    """Return a digest of this package: of the installer's record, or, in a source tree, of every file's size and time.
 
-    Installers write down the hash of every file. Reading all sources would take longer than starting a kernel; an edit
-    changes the time of a file.
+    The installer's record has the hash of every file. In a source tree, an edit changes the time of a file; hashing all
+    sources would take longer than starting a kernel.
     """
     return hashlib.sha256((_installed() or _sources()).encode()).hexdigest()
 
 
 def _installed() -> str:
-    """Return the installer's record of the package, which lies beside it; "" for a source tree."""
+    """Return the installer's record of the package, a file beside it; "" in a source tree."""
     described = f"{os.path.basename(_PACKAGE)}-{__version__}.dist-info"
     try:
         with open(os.path.join(os.path.dirname(_PACKAGE), described, "RECORD"), encoding="utf-8") as file:
@@ -52,7 +51,7 @@ def _installed() -> str:
 
 
 def _sources() -> str:
-    """Return the size and time of every file on which a kernel may depend."""
+    """Return the size and time of every source file on which a kernel may depend."""
     root = _PACKAGE
     facts, folders = [__version__], [root]
     while folders:
@@ -78,9 +77,9 @@ def compiler(kind: str) -> str:
 
 
 def _version(distribution: str) -> str:
-    """Return the version of an installed distribution, from the name of its folder of metadata; "" if there is none.
+    """Return the version of an installed distribution, from the name of its metadata folder; "" if there is none.
 
-    `importlib.metadata` reads the same name, but takes longer to import than a kernel to load.
+    `importlib.metadata` reads the same name, but importing it takes longer than loading a kernel.
     """
     start = distribution.replace("-", "_") + "-"
     for folder in sys.path:
@@ -93,17 +92,17 @@ def _version(distribution: str) -> str:
 
 @cache
 def machine(on: Device) -> str:
-    """The dependencies of code for a device: its architecture, or the CPU with its features; and the device's name.
+    """Return the properties of a device on which code depends: the architecture, or the CPU's features; and its name.
 
-    The name is part of it because decisions were measured on that device. Linux names no Arm CPU; `_cpu` does.
+    The name is included because decisions were measured on that device. Linux does not name Arm CPUs; `_cpu` does.
     """
     if on.kind == "cuda":
-        return "cuda {} {}".format(*cuda_kernels.described(on.index)) + _calibration("calibration.json")
+        return "cuda {} {}".format(*cuda_kernels.architecture_and_name(on.index)) + _calibration("calibration.json")
     return f"cpu {_cpu()} {on.attributes.name}{_calibration('cpu_rates.json')}"
 
 
 def _calibration(table: str) -> str:
-    """Return the time at which rates were measured on this computer, since decisions depend on them; "" if they were
+    """Return the time when rates were measured on this computer, because decisions depend on them; "" if they were
     not."""
     folder = cache_folder()
     try:
@@ -113,14 +112,14 @@ def _calibration(table: str) -> str:
 
 
 def _cpu() -> str:
-    """Return the features of the CPU, and the models of an Arm CPU, as the system lists them, without loading LLVM."""
+    """Return the features of the CPU, and the models of an Arm CPU, as the system lists them: LLVM is not loaded."""
     listed: set[str] = set()
     try:
         with open(_DESCRIBED, encoding="utf-8") as file:
             for line in file:
                 if line.startswith(("flags", *_OF_ARM)):
                     listed.add(line)
-                if line.startswith("flags"):  # x86 only: all cores have the same features there
+                if line.startswith("flags"):  # x86 only, on which all cores have the same features
                     break
     except OSError:
         return platform.machine()
@@ -128,7 +127,7 @@ def _cpu() -> str:
 
 
 def threads(on: Device, rival: str) -> int:
-    """The number of threads on which a measurement on a CPU depends; 0 for other devices.
+    """Return the number of threads on which a measurement on a CPU depends; 0 for other devices.
 
     If there is a `rival`, calls are on arrays of PyTorch's, and run on its threads.
     """
@@ -141,13 +140,13 @@ def threads(on: Device, rival: str) -> int:
 def cache_key(problem: Problem, on: Device, rivals: str, measured_with: int = 0) -> str:
     """Return the key of a kernel in the cache.
 
-    `rivals` names the alternatives that could compute it: decisions depend on them. `measured_with` is the number of
-    threads of a measured decision on a CPU, else 0.
+    `rivals` names the alternative kernels, on which decisions depend. `measured_with` is the number of threads of a
+    measured decision on a CPU, else 0.
     """
-    facts = [FORMAT, problem.described(), machine(on), compiler(on.kind), package(), rivals, measured_with]
+    facts = [FORMAT, problem.description(), machine(on), compiler(on.kind), package(), rivals, measured_with]
     return digest(facts)
 
 
 def digest(facts: Sequence[object]) -> str:
-    """Return facts as a key: equal for equal facts."""
+    """Return a digest of facts: equal facts have equal digests."""
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:40]

@@ -1,4 +1,4 @@
-"""Machine code that calls need beside kernels, the launcher and the thread pool, kept on disk as kernels are."""
+"""The machine code of the launcher and the thread pool, stored on disk as kernels are."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .store import KernelStore, StoredKernel, store
 
 
 def host_store() -> KernelStore:
-    """Return the store: its own folder within that of the kernels."""
+    """Return the store, a folder inside the store of kernels."""
     held = store()
     return KernelStore(None if held.folder is None else os.path.join(held.folder, "host"), held.limit, held)
 

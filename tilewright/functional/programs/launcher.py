@@ -1,11 +1,11 @@
-"""Low-overhead launches of compiled kernels from Python: one C function per kernel, made by LLVM.
+"""Low-overhead launches of compiled kernels from Python: one C function per kernel, compiled by LLVM.
 
-`ctypes` converts eleven arguments for a launch, one by one, which takes longer than many kernels run. Here, a small
-function with Python's own fast calling convention takes the addresses as Python integers (or NumPy arrays, whose memory
-it finds by itself). Everything else lies ready in a record behind the function. It returns 0 or an error.
+`ctypes` converts the eleven arguments of a launch one by one, which takes longer than many kernels run. Here, a small
+function with Python's own fast calling convention takes addresses as Python integers, or reads them from NumPy arrays.
+Everything else is prepared in a record behind the function. It returns 0 or an error.
 
-Building that function takes LLVM a few milliseconds, once per process. The first launches of a kernel on a GPU work
-without it, so that a process that only launches a known kernel never loads LLVM.
+LLVM compiles that function in a few milliseconds, once per process. The first launches of a kernel on a GPU work
+without it, so a process that only launches a known kernel never loads LLVM.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ Start = Callable[..., int]
 """`start(*addresses)`, on a GPU with the stream last: 0, `MISALIGNED`, `UNSUITABLE`, or the driver's error."""
 
 MISALIGNED, UNSUITABLE = -1, -2
-"""An address is not the multiple that the code relies on; an array is not contiguous, or cannot be written."""
+"""Statuses: an address is misaligned; an array is not contiguous, or not writable."""
 _MOST_ARGUMENTS = 16
-"""A record has room for this many arguments, the result and scratch memory included."""
+"""The most arguments of a record, including the result and scratch memory."""
 _RECORD = "QQ7iI" + f"{_MOST_ARGUMENTS}Q{_MOST_ARGUMENTS}I3Q"
-"""The layout of a record, in the notation of `struct`, as `_record` packs it and the LLVM code below reads it.
+"""The layout of a record, in the notation of `struct`. `_record` packs it, and the LLVM code below reads it.
 
 Q: the address of the kernel. Q: the address of `cuLaunchKernel`. 7i: grid, block, bytes of dynamic shared memory.
 I: the number of arguments. Then for each argument, Q: its alignment less one, and I: the NumPy flags that it needs.
@@ -36,9 +36,10 @@ I: the number of arguments. Then for each argument, Q: its alignment less one, a
 _CONTEXT_AT = struct.calcsize(f"={_RECORD.removesuffix('3Q')}")
 """The offset of the context in a record, in bytes."""
 NO_CONTEXT = (201, 400)
-"""CUDA_ERROR_INVALID_CONTEXT, CUDA_ERROR_INVALID_HANDLE: this thread has no current context, or another GPU's."""
+"""CUDA_ERROR_INVALID_CONTEXT and CUDA_ERROR_INVALID_HANDLE: the thread has no current context, or another GPU's
+context."""
 _BYTES_HEADER = bytes.__basicsize__ - 1
-"""Bytes of a `bytes` object in front of its contents, which are the record."""
+"""The offset of the contents of a `bytes` object, which are the record."""
 _CONTIGUOUS, _ALIGNED, _WRITEABLE = 0x1, 0x100, 0x400
 """NPY_ARRAY_C_CONTIGUOUS, NPY_ARRAY_ALIGNED and NPY_ARRAY_WRITEABLE: flags of NumPy's arrays."""
 _FASTCALL = 0x80
@@ -130,7 +131,7 @@ _ON_CPU = """  %function = inttoptr i64 %code to ptr
   %status32 = call i32 %function(ptr %values)
   call void @PyEval_RestoreThread(ptr %state)"""
 
-# A thread whose context is another GPU's launches within ours, and has its own again.
+# A thread with another GPU's context launches in our context, then restores its own.
 _ON_GPU = f"""  %launch_at = getelementptr i8, ptr %record, i64 8
   %launch = load ptr, ptr %launch_at
   %sizes = getelementptr i8, ptr %record, i64 16
@@ -212,7 +213,7 @@ def _definitions() -> dict[str, _Definition]:
     """Return the entries, compiled and linked into this process."""
     held, found = link(compiled_for_host(_assembly()), [*_ENTRIES], {})
     made = {name: _Definition(name.encode(), found[name], _FASTCALL, None) for name in _ENTRIES}
-    # Threads that come here at the same time each link a copy, and functions keep pointing into it: none is freed.
+    # Concurrent threads each link a copy, and functions keep pointing into it, so no copy is freed.
     keep_for_ever((held, made))
     return made
 
@@ -223,7 +224,7 @@ _new_function = ctypes.PYFUNCTYPE(
 
 
 def _function(name: str, record: bytes) -> Start:
-    """A built-in function whose `self` is the record."""
+    """Return a built-in function with the record as its `self`."""
     made: Start = _new_function(ctypes.addressof(_definitions()[name]), record, None, None)
     return made
 
@@ -242,12 +243,12 @@ def _record(
 
 
 def fits(arguments: int) -> bool:
-    """Whether the record has room for this many arguments, including scratch."""
+    """Return whether a record has room for the arguments, including scratch memory."""
     return arguments < _MOST_ARGUMENTS
 
 
 def on_cpu(code: int, alignment: tuple[int, ...], arrays: bool) -> Start:
-    """Return a start that calls the packed function at address `code`, with addresses or (`arrays`) NumPy arrays.
+    """Return a `Start` that calls the packed function at address `code` with addresses or, with `arrays`, NumPy arrays.
 
     The last array must be writable; the others need not.
     """
@@ -259,16 +260,16 @@ def on_cpu(code: int, alignment: tuple[int, ...], arrays: bool) -> Start:
 def on_gpu(
     function: int, launch: int, sizes: tuple[int, ...], alignment: tuple[int, ...], context: tuple[int, int, int]
 ) -> Start:
-    """Launch a kernel.
+    """Return a `Start` that launches a kernel.
 
     Parameters
     ----------
     function, launch : int
-        The kernel, as the driver calls it, and the address of `cuLaunchKernel`.
+        The driver's handle of the kernel, and the address of `cuLaunchKernel`.
     sizes : tuple of int
         Grid, block and dynamic shared bytes.
     alignment : tuple of int
-        Bytes that the address of each argument must be a multiple of.
+        The alignment in bytes of each argument's address.
     context : tuple of int
         The context of the kernel, and the addresses of `cuCtxPushCurrent` and `cuCtxPopCurrent`.
     """
@@ -276,7 +277,7 @@ def on_gpu(
 
 
 def by_ctypes(function: int, launch: Any, sizes: tuple[int, ...], alignment: tuple[int, ...]) -> Start:
-    """Do the same as `on_gpu` without compilation: several times slower, but ready at once."""
+    """Return the same as `on_gpu` without compilation: several times slower, but ready at once."""
     handle = ctypes.c_void_p(function)
     masks = [max(1, align) - 1 for align in alignment]
     number = len(masks)

@@ -1,4 +1,4 @@
-"""Executables that are ready to run: their code is loaded, and their launches and scratch memory are prepared."""
+"""Executables ready to run, with loaded code, prepared launches and scratch memory."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Threads(Protocol):
-    """Threads that run parallel loops: the pool of `runtime/thread_pool.py`, or another library's."""
+    """Threads that run parallel loops: the pool of `runtime/thread_pool.py`, or another library's pool."""
 
     ready: bool
 
@@ -44,9 +44,9 @@ class CpuProgram:
         self.program = program
         self.threads = threads
         self.direct = self._direct(arrays=True)
-        """Starts the program with NumPy arrays, if it is one launch that takes exactly its arguments."""
+        """Starts the program with NumPy arrays, if the program is one launch of exactly its arguments."""
         self.direct_pointers = self._direct(arrays=False)
-        """The same with addresses."""
+        """Starts the program with addresses, under the same condition."""
         self._launches = [(self._start(one, arrays=False), one.arguments, one.numbers) for one in program.launches]
 
     def _start(self, launch: FixedLaunch, arrays: bool) -> launcher.Start:
@@ -72,7 +72,7 @@ class CpuProgram:
 
 
 class _LinkedCode:
-    """Machine code that is linked into this process, and the addresses of its functions."""
+    """Machine code linked into this process, and the addresses of its functions."""
 
     def __init__(self, program: Executable, symbols: tuple[str, ...], threads: Threads) -> None:
         imports = {PARALLEL_FOR: threads.start()} if program.parallel else {}
@@ -81,7 +81,7 @@ class _LinkedCode:
 
 
 _codes: WeakValueDictionary[tuple[bytes, tuple[str, ...], int], _LinkedCode] = WeakValueDictionary()
-"""The linked code of all programs that are in use: programs of many sizes share it."""
+"""The linked code of all programs in use; programs of different sizes share it."""
 
 
 def _linked(program: Executable, threads: Threads) -> _LinkedCode:
@@ -102,7 +102,7 @@ class _Piece(NamedTuple):
 
 
 _spare: list[_Piece] = []
-"""Scratch memory of all programs that no call is using, the most recently used last. Concurrent calls share none."""
+"""Unused scratch memory of all programs, the most recently used last. Concurrent calls share no memory."""
 
 
 def _piece(size: int) -> _Piece:
@@ -142,11 +142,11 @@ class GpuProgram:
         self.launch_all = cuda_kernels.in_order(self.kernels)
         self._scratch: dict[int, list[int]] = {}
         self.starts: Callable[[list[int]], int] | None = None
-        """Launches all kernels on the current stream of another library, with memory of that library between them."""
+        """Launches all kernels on the current stream of another library, with scratch memory of that library."""
 
     @property
     def direct(self) -> cuda_kernels.LoadedKernel | None:
-        """The only kernel, if it takes exactly the arguments."""
+        """Return the only kernel, if it takes exactly the program's arguments, else None."""
         alone = len(self.kernels) == 1 and self.program.takes_arguments(self.kernels[0].launch)
         return self.kernels[0] if alone else None
 
@@ -156,7 +156,7 @@ class GpuProgram:
             self.kernels[0].failed(launcher.MISALIGNED, ())
 
     def _memory(self, stream: int) -> list[int]:
-        """Return the scratch memory of a stream, its last piece first. Calls on one stream run one after the other."""
+        """Return the scratch memory of a stream, the last piece first. Calls on one stream run one after the other."""
         found = self._scratch.get(stream)
         if found is None:
             sizes = reversed(self.program.scratch)

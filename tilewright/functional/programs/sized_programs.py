@@ -1,7 +1,7 @@
-"""Dynamic shapes: one compiled program serves every batch and every length, since sizes are arguments of the call.
+"""Dynamic shapes: one compiled program serves all batches and lengths, because sizes are arguments of the call.
 
-The host code of such a program is Python that checks its arguments and starts kernels. It runs once per set of sizes,
-with arguments that only have shapes, to list the launches. A call then only passes addresses.
+The host code of such a program is Python code that checks arguments and starts kernels. It runs once per set of sizes,
+with arguments that have shapes but no memory, to list the launches. A call then only passes addresses.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ...runtime.device import Device
 
 _ADDRESS = 1 << 48
-"""The first made-up address of recorded arguments, and the distance between two of them: larger than any size."""
+"""The first artificial address of recorded arguments, and the distance between two of them: larger than any size."""
 
 
 _COMPLAINTS = "wrong wrong_extent wrong_size wrong_stride wrong_offset overlap misaligned beyond scalar".split()
@@ -33,8 +33,8 @@ _COMPLAINTS = "wrong wrong_extent wrong_size wrong_stride wrong_offset overlap m
 
 
 class UnsuitableError(Exception):
-    """Launches cannot hold a call: an array is too large for its indices, or a size could be mistaken for an address or
-    for -1."""
+    """Raised if launches cannot represent a call: indices of an array overflow, or a size could be mistaken for an
+    address or for -1."""
 
 
 class _Recorded:
@@ -48,7 +48,7 @@ class _Recorded:
 
 
 def sized(program: CompiledProgram, arrays: Sequence[tuple[Any, Any]], numbers: Sequence[int]) -> Executable:
-    """Return the executable of a program for arrays of these shapes and strides, and values of its size variables."""
+    """Return the executable of a program for given shapes and strides of arrays, and values of its size variables."""
     entry = program.entries[0]
     if any(abs(number) >= _ADDRESS for number in numbers):
         raise UnsuitableError
@@ -65,7 +65,7 @@ def sized(program: CompiledProgram, arrays: Sequence[tuple[Any, Any]], numbers: 
             block, values = values[:3], values[3:]
             addresses = [value // _ADDRESS for value in values if abs(value) >= _ADDRESS]
             places = tuple(a - 1 if a > 0 else a for a in addresses)
-            # Launchers take unsigned words. They read the word of -1 as an error of Python's conversion.
+            # Launchers take unsigned words. They read the word -1 as an error of Python's conversion.
             words = tuple(number % (1 << 64) for number in values[len(places) :])
             if (1 << 64) - 1 in words:
                 raise UnsuitableError
@@ -124,6 +124,6 @@ def _compiled(of: Any, on: Device, scheduled: Build, name: str) -> CompiledProgr
     target = target_on(on)
     schedule, arguments, binds = scheduled(of, target)
     program = build(schedule, arguments, target, name=name, binds=binds).program
-    description = {"problem": of.described(), "device": fingerprint.machine(on), "shown": str(of)}
+    description = {"problem": of.description(), "device": fingerprint.machine(on), "shown": str(of)}
     store().put(fingerprint.cache_key(of, on, ""), StoredKernel(description, archive_of(program)))
     return program

@@ -1,12 +1,12 @@
-"""Kernels and decisions on disk, so that the next process starts with them.
+"""Kernels and decisions on disk, for later processes.
 
 One file per call: a check sum, a description in JSON, and the machine code. A file is written under another name and
 then renamed, so readers see a whole one or none, however many processes write. The check sum covers the key: a damaged
 file counts as absent, and so does a file under the name of another one. If the disk is full or read-only, calls
 continue without the store, and one warning says so.
 
-Entries are code that calls run. Files are made for their owner alone, and files that others may have written are
-ignored, with one warning: `core.cache_folder.distrust`.
+Calls run the code of entries. So files are readable by their owner only, and files that other users may have written
+are ignored, with one warning: `core.cache_folder.distrust`.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def _check_sum(key: str, body: bytes) -> bytes:
 
 
 class KernelStore:
-    """A folder of entries, bounded in size: the least recently used ones are removed first.
+    """A folder of entries, bounded in size: the least recently used entries are removed first.
 
     A store within the folder of another one, its `parent`, shares its warnings: each is printed once.
     """
@@ -81,11 +81,11 @@ class KernelStore:
         self._complaints: set[str] = set() if parent is None else parent._complaints
 
     def path(self, key: str) -> str | None:
-        """Return the path of the entry of that key; None if nothing is kept."""
+        """Return the path of a key's entry; None if the store is off."""
         return None if self.folder is None else os.path.join(self.folder, f"{key}{SUFFIX}")
 
     def get(self, key: str) -> StoredKernel | None:
-        """The entry of that key, or None."""
+        """Return the entry of a key; None if there is none."""
         path = self.path(key)
         if path is None or not self._is_trusted():
             return None
@@ -96,7 +96,7 @@ class KernelStore:
         return found
 
     def put(self, key: str, entry: StoredKernel) -> bool:
-        """Keep an entry, replacing an earlier one; returns whether that worked."""
+        """Store an entry, replacing an earlier one; return whether that succeeded."""
         path = self.path(key)
         data = entry.packed(key)
         if path is None or len(data) > self.limit or not self._is_trusted():
@@ -117,12 +117,12 @@ class KernelStore:
         return True
 
     def _is_trusted(self) -> bool:
-        """Whether nobody else can have put files into the folder. If somebody can, it warns once."""
+        """Return whether no other user can have put files into the folder; warn once otherwise."""
         if self.folder is None or (self._parent is not None and not self._parent._is_trusted()):
             return False
         try:
             found = os.stat(self.folder)
-        except OSError:  # it does not exist, or cannot be read: the code below finds out
+        except OSError:  # the folder is missing or unreadable: the code below notices
             return True
         why = distrust(found)
         if why:
@@ -183,7 +183,7 @@ class KernelStore:
             size -= status.st_size
 
     def read_all(self) -> Iterator[tuple[str, StoredKernel, os.stat_result]]:
-        """Yield the undamaged entries, which `get` would return: key, entry, status of the file."""
+        """Yield the entries that `get` would return: key, entry, and status of the file."""
         for path, status in self.entries() if self._is_trusted() else ():
             key = os.path.basename(path).removesuffix(SUFFIX)
             found = self._read(key, path)
@@ -191,7 +191,7 @@ class KernelStore:
                 yield key, found, status
 
     def clear(self) -> int:
-        """Remove all entries, and drafts that a killed process left; returns how many entries there were."""
+        """Remove all entries, and drafts of killed processes; return the number of entries."""
         held = self.entries()
         for path, _ in held:
             with suppress(OSError):
@@ -208,12 +208,12 @@ class KernelStore:
 
 
 def default_folder() -> str | None:
-    """Return the folder that the environment names, or the default one; None if nothing is to be kept."""
+    """Return the folder named by the environment, or the default folder; None if the store is off."""
     return cache_folder()
 
 
 def default_limit() -> int:
-    """Return the most bytes that the environment allows; raises UserError if its value is not a number."""
+    """Return the environment's limit in bytes; raise UserError if its value is not a number."""
     text = os.environ.get(SIZE_VARIABLE, "")
     if not text:
         return USUAL_BYTES

@@ -112,7 +112,7 @@ def as_image(x: Any, rank: int, last: bool) -> Any:
 
 
 def from_image(made: Any, dims: int, rank: int, last: bool) -> Any:
-    """The view of a result NCHW that has `dims` dimensions, of which `rank` are spatial; inverse to `as_image`."""
+    """Return a view of an NCHW result with `dims` dimensions, `rank` of them spatial; the inverse of `as_image`."""
     made = made.permute(0, 2, 3, 1)
     made = made if rank == 2 else made.squeeze(1)
     made = made if dims == rank + 2 else made.squeeze(0)

@@ -15,7 +15,7 @@ from ..arguments.activations import custom
 from ..arguments.call import ARRAYS, OperatorCall
 from ..arguments.outputs import ArrayMemory, check_places
 from ..arguments.problem import WEIGHT_GRADIENT
-from ..arguments.signature import Arrays, Described, Signature, channels_last_order, signature
+from ..arguments.signature import ArrayProperties, Arrays, Signature, channels_last_order, signature
 from ..planning.decision import THEIRS, Activation
 from ..planning.plans import plan_for
 from ..planning.prepared_calls import PreparedCalls
@@ -106,17 +106,17 @@ def channels_last(a: Any, rank: int) -> bool:
     return lies_in(a, channels_last_order(a.dim(), rank))
 
 
-def described(a: Any, rank: int) -> Described | None:
+def properties_of(a: Any, rank: int) -> ArrayProperties | None:
     """The properties of a tensor that a call with `rank` spatial dimensions needs."""
     if a is None:
         return None
     place = (a.device.type, a.get_device() if a.device.type != "cpu" else 0)
-    return Described(tuple(a.shape), NAMES.get(a.dtype, str(a.dtype)), place, channels_last(a, rank))
+    return ArrayProperties(tuple(a.shape), NAMES.get(a.dtype, str(a.dtype)), place, channels_last(a, rank))
 
 
 def signed(call: OperatorCall) -> tuple[Signature, Activation | None]:
     """Return the checked signature of a call, and the function of a user-defined activation."""
-    seen = Arrays(*[described(a, call.operator.rank) for a in call.arrays])  # type: ignore[arg-type]  # x is there
+    seen = Arrays(*[properties_of(a, call.operator.rank) for a in call.arrays])  # type: ignore[arg-type]  # x is there
     function, text = custom(call.name, call.options.activation, seen.x.dtype)
     return signature(call.name, seen, call.options, text), function
 
@@ -219,7 +219,7 @@ def _check_out(name: str, out: Any, *inputs: Any) -> None:
 
 
 def _in_order(run: Run, order: tuple[int, ...]) -> Run:
-    """Return an executor of which the results lie in memory in an order of their dimensions."""
+    """Return an executor with results in a memory order of their dimensions."""
     lies = False
 
     def ordered(*arrays: Any) -> Any:

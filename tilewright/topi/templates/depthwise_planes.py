@@ -5,7 +5,7 @@ therefore use only half of the moved data. But planes are contiguous, so the pla
 memory. The block copies them to shared memory in vectors of 16 bytes, while it computes the planes copied before.
 Results may be stored the same way.
 
-On an H200, the only GPU where it was timed, this is faster than the direct strategy for most batches of such images. On
+On an H200, the only GPU that was timed, this is faster than the direct strategy for most batches of such images. On
 GPUs of other vendors, and on GPUs without asynchronous copies, only tuners use it; calls without a record do not.
 """
 
@@ -179,8 +179,7 @@ def computes(of: Depthwise, machine: Machine) -> bool:
 
 
 def is_timed_on(target: Target | None) -> bool:
-    """Return whether a target resembles the GPU where the strategy was timed: an NVIDIA GPU with asynchronous
-    copies."""
+    """Return whether a target resembles the timed GPU: an NVIDIA GPU with asynchronous copies."""
     return target is None or (target.kind == "cuda" and bool(target.hardware.copy_bytes))
 
 

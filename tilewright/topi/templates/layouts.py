@@ -30,7 +30,7 @@ def layout_of(who: str, layout: str, further: tuple[str, ...] = ()) -> str:
 
 
 def as_images(who: str, layout: Any, shape: Any, kernel: Any, stride: Any, padding: Any, dilation: Any) -> list[Any]:
-    """Return shape, kernel, stride, padding and dilation of images; those of 1-D data get a height of one."""
+    """Return shape, kernel, stride, padding and dilation of images; 1-D data get a height of one."""
     if layout not in ROWS:
         return [shape, kernel, stride, padding, dilation]
     lengths = tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)

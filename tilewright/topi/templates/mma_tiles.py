@@ -252,7 +252,7 @@ M = TypeVar("M", bound=MmaTile)
 
 
 def result_bytes(of: Contraction) -> int:
-    """Return the bytes per result: those of an element for 16-bit floats, else those of a sum."""
+    """Return the bytes per result, which has the element type for 16-bit floats, else the type of the sums."""
     return DType(of.sum_dtype if of.dtype not in _NARROW else of.dtype).bytes
 
 

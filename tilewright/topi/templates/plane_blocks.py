@@ -30,7 +30,7 @@ from .tile_model import KnobTile
 _MEMORY = REFERENCE.hardware.warp_memory
 _LINE, _BANKS, _WORD, _SECTOR = _MEMORY.line, _MEMORY.banks, _MEMORY.word, _MEMORY.sector
 _OVERHEAD = 30
-"""Registers other than those for sums, a row of the window and weights."""
+"""Registers that do not hold sums, a row of the window or weights."""
 _HOISTED = 16
 """The most weights that stay in registers from image to image; further weights are loaded again."""
 _TAPS = 49

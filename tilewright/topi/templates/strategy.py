@@ -121,7 +121,7 @@ class ScheduleStrategy(Generic[W]):
         return self.nearest(workload, self.default_choices(workload))
 
     def nearest(self, workload: W, wanted: Choices) -> Config:
-        """Return the configuration nearest to wanted sizes and choices, for example to those of another workload."""
+        """Return the configuration nearest to wanted sizes and choices, for example of another workload."""
         space = self.space(workload)
         return space.get(nearest_index(space, wanted))
 

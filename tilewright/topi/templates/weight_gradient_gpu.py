@@ -172,7 +172,7 @@ def _of_threads(of: WeightGradient, data: Tensor, weights: Tensor, share: Share)
 
 
 def _rows_and_column(of: WeightGradient, share: Share, at: tuple[Any, ...]) -> tuple[tuple[Any, Any], Any]:
-    """Return a tap's part and row within the part, and its column; for the bias, those of the first tap."""
+    """Return a tap's part and row within the part, and its column; for the bias, the values of the first tap."""
     if not of.bias:
         ky, kx = at
         return (floordiv(ky, share.tap_rows), floormod(ky, share.tap_rows)), kx

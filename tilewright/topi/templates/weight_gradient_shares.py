@@ -193,7 +193,7 @@ class Share(KnobTile):
 
 
 _OVERHEAD = 10
-"""Registers other than those of values."""
+"""Registers that hold no values."""
 _LEAST_REGISTERS = 32
 """The fewest registers of a thread."""
 _ALLOTTED_REGISTERS = 168

@@ -44,7 +44,7 @@ from .workload import sum_dtype
 Pair = tuple[int, int]
 """The split of a block's tile along one dimension: warps, and the tile of one warp."""
 _OVERHEAD = 60
-"""Registers other than those of sums and fragments."""
+"""Registers that hold neither sums nor fragments."""
 _CHANNELS = 64
 """The most channels for which the model's times are right. With more channels, filters leave little room for the image.
 The measured layers then take 1.1 to 5 times as long as their products, which the model does not predict."""

@@ -251,7 +251,7 @@ W = TypeVar("W", bound=Convolution)
 
 
 def of_options(kind: type[W], options: Mapping[str, Any]) -> W:
-    """Return the workload of those options; raise UserError for an unknown one, and for wrong values."""
+    """Return the workload of `options`; raise UserError for an unknown option or a wrong value."""
     make: Any = kind.of  # each kind has options of its own
     known = list(inspect.signature(make).parameters)
     unknown = next((name for name in options if name not in known), None)

@@ -33,8 +33,8 @@ class LoopFact:
 class AffineAccess:
     """One buffer that a statement reads or writes.
 
-    `moves[d, l]` is how far the index of dimension d moves when loop l takes a step, from the origin of all loops.
-    `shape` has the elements of each dimension.
+    `moves[d, l]` is the change of the index of dimension d per step of loop l, at the origin of all loops. `shape` has
+    the extent of each dimension.
     """
 
     buffer: Buffer
@@ -44,13 +44,14 @@ class AffineAccess:
 
     @cached_property
     def strides(self) -> np.ndarray:
-        """Return how many elements of memory each loop advances per step."""
+        """Return the number of elements in memory that each loop advances per step."""
         weights = np.concatenate([np.cumprod(self.shape[::-1])[::-1][1:], [1]]) if len(self.shape) else np.ones(0)
         strides: np.ndarray = weights @ self.moves if len(self.shape) else np.zeros(self.moves.shape[1])
         return strides
 
     def touched(self, extents: np.ndarray) -> np.ndarray:
-        """For each depth, the elements that the loops from there inwards touch (the last: by none, so one)."""
+        """Return, for each depth, the number of elements touched by the loops from there inwards. The last entry is
+        1."""
         reach = np.abs(self.moves) * (extents - 1)
         inner = np.concatenate([np.cumsum(reach[:, ::-1], axis=1)[:, ::-1], np.zeros((len(self.shape), 1))], axis=1)
         counts: np.ndarray = np.minimum(1 + inner, self.shape[:, None]).prod(axis=0)
@@ -77,7 +78,7 @@ class Statement:
 
 
 def statements(function: Function) -> list[Statement]:
-    """The stores of a function, in order; loops of unknown extent count as 1."""
+    """Return the stores of a function, in order. A loop of unknown extent counts as one iteration."""
     return list(_visit(function.body, ()))
 
 

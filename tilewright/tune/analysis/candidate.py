@@ -1,4 +1,4 @@
-"""Inspect candidates before measuring them: refuse candidates that cannot run, and lower the others."""
+"""Inspection of candidates before measurement: candidates that cannot run are rejected, the others lowered."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from .refuse import refuse
 
 @dataclass(frozen=True)
 class Inspection:
-    """The result of inspecting a candidate: the reason of its refusal, or its features (none if not requested).
+    """The result of an inspection: the reason of the refusal, or the candidate's features (empty if not requested).
 
     `lowered` is the candidate for `Job.lowered`, if requested.
     """
@@ -40,7 +40,7 @@ def inspect_candidate(
 ) -> Inspection:
     """Inspect a configuration as it is compiled for `target`.
 
-    `kind` says which features are wanted ("knob": none of the loop nest).
+    `kind` selects the features; "knob" requests no features of the loop nest.
 
     Any exception of a template becomes a refusal.
     """

@@ -1,6 +1,6 @@
-"""The features of a candidate for a cost model, as named numbers: of its knobs, its loops, and its memory accesses.
+"""The features of a candidate for a cost model: named numbers of its knobs, its loops, and its memory accesses.
 
-Names keep the columns of different candidates apart: a loop that a candidate lacks is one of extent 1.
+Columns are matched by name; a loop that a candidate lacks counts as a loop of extent 1.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ _CURVE = tuple(2.0**k for k in range(0, 21, 2))
 
 
 def check_kind(kind: str) -> str:
-    """`kind` if it is one of KINDS; raises UserError otherwise."""
+    """Return `kind` if it is one of KINDS; raise UserError otherwise."""
     if kind not in KINDS:
         raise UserError(f"feature_type {kind!r} is unknown", primitive="tuner", fix=f"use one of {', '.join(KINDS)}")
     return kind
 
 
 def of_nest(kind: str, statements: Sequence[Statement], uses: Sequence[KernelUse], hardware: Hardware) -> Features:
-    """The features of a loop nest: for kind "itervar" of every loop, for "curve" of reuse against footprint."""
+    """Return the features of a loop nest: of every loop for kind "itervar", of reuse against footprint for "curve"."""
     per_statement = _itervar if kind == "itervar" else _curve
     found: Features = {}
     for i, use in enumerate(uses):
@@ -99,7 +99,7 @@ def _curve(statement: Statement) -> Iterator[tuple[str, float]]:
 
 
 def _thread_stride(statement: Statement, access: AffineAccess) -> float:
-    """How far apart neighbouring threads access, in elements."""
+    """Return the distance, in elements, between the accesses of neighbouring threads."""
     for depth, loop in enumerate(statement.loops):
         if loop.thread is ThreadTag.THREAD_X:
             return float(access.strides[depth])
@@ -107,7 +107,7 @@ def _thread_stride(statement: Statement, access: AffineAccess) -> float:
 
 
 class KnobTable:
-    """The numbers of a knob's choices by their places; the inferred size of a split is computed."""
+    """The numbers of a knob's choices by index; the inferred size of a split is computed."""
 
     def __init__(self, knob: Knob) -> None:
         self._knob = knob
@@ -115,7 +115,7 @@ class KnobTable:
         self._rows = self._made(range(len(knob))) if listed else None
 
     def __getitem__(self, places: np.ndarray) -> np.ndarray:
-        """One row for each place."""
+        """Return one row per index."""
         return self._made(places.tolist()) if self._rows is None else self._rows[places]
 
     def _made(self, places: Sequence[int]) -> np.ndarray:
@@ -133,14 +133,15 @@ def of_knobs(space: Space) -> list[KnobTable]:
 
 
 class FeatureColumns:
-    """Turns named features into rows of a matrix: the columns that distinguished rows when it last learned."""
+    """Converts named features to rows of a matrix. Its columns are the features that differed in the last call of
+    `learn`."""
 
     def __init__(self) -> None:
         self._place: dict[str, int] = {}
         self._kept = np.zeros(0, dtype=np.int64)
 
     def learn(self, rows: Sequence[Features]) -> None:
-        """Choose the columns by these rows, without columns that are constant or duplicate another one."""
+        """Choose the columns by these rows; leave out constant columns and duplicates."""
         self._place = {name: i for i, name in enumerate(sorted({name for row in rows for name in row}))}
         whole = self._whole(rows)
         _, first = np.unique(whole, axis=1, return_index=True)
@@ -148,7 +149,7 @@ class FeatureColumns:
         self._kept = np.intersect1d(first, changing)
 
     def matrix(self, rows: Sequence[Features]) -> np.ndarray:
-        """One row for each candidate: 0 for a missing feature; unknown features are dropped."""
+        """Return one row per candidate. A missing feature is 0; unknown features are dropped."""
         chosen: np.ndarray = self._whole(rows)[:, self._kept]
         return chosen
 

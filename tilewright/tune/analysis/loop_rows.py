@@ -1,6 +1,6 @@
-"""The features of loops in the legacy form: one row per loop, with its effect on each access inside.
+"""The features of loops in the legacy form: one row per loop, with its effect on each access inside it.
 
-The initialisation of sums is left out, so that a schedule's rows have as many numbers in every order of its loops.
+The initialisation of sums is left out, so that the number of features does not depend on the order of loops.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _PLACES = len(HARDWARE_TAGS) + len(_KINDS) + 1
 
 @dataclass
 class LoopRow:
-    """A loop: its depth from 1 on, iterations around and inside of it, its place among the kinds, and its accesses."""
+    """A loop: its depth from 1 on, the iterations around and inside it, the index of its kind, and its accesses."""
 
     var: Var
     extent: int
@@ -29,16 +29,16 @@ class LoopRow:
     kind: int = 0
     arithmetic: list[int] = field(default_factory=lambda: [0, 0, 0])
     touched: dict[str, tuple[int, ...]] = field(default_factory=dict)
-    """For each access: stride, -1, elements touched, times each is used, and the two per thread or block."""
+    """For each access: stride, -1, touched elements, uses per element, and the latter two per thread or block."""
 
     @property
     def attributes(self) -> list[int]:
-        """Extent, depth, iterations around and inside, and a 1 in the place of the loop's kind."""
+        """Return extent, depth, iterations around and inside, and the loop's kind one-hot encoded."""
         return [self.extent, self.depth, self.around, self.inside, *(int(i == self.kind) for i in range(_PLACES))]
 
 
 def loop_rows(statements: Sequence[Statement]) -> list[LoopRow]:
-    """Return a row for each loop, in the order in which they begin."""
+    """Return one row per loop, in the order in which loops begin."""
     rows: dict[Var, LoopRow] = {}
     numbers: dict[str, int] = {}
     for statement in _updates(statements):
@@ -57,13 +57,13 @@ def loop_rows(statements: Sequence[Statement]) -> list[LoopRow]:
 
 
 def _updates(statements: Sequence[Statement]) -> list[Statement]:
-    """The statements without mere initialisations of sums."""
+    """Return the statements without initialisations of sums."""
     both = {s.accesses[0].buffer for s in statements if _reads(s)}
     return [s for s in statements if _reads(s) or s.accesses[0].buffer not in both]
 
 
 def _reads(statement: Statement) -> bool:
-    """Whether a statement reads its own destination."""
+    """Return whether a statement reads its own destination."""
     written, *read = statement.accesses
     return any(access.buffer is written.buffer for access in read)
 
@@ -77,7 +77,7 @@ def _kind(loop: LoopFact) -> int:
 
 
 def _level(loop: LoopFact) -> int:
-    """2 for blocks, 1 for threads and processors, else 0."""
+    """Return 2 for loops over blocks, 1 for threads and processors, else 0."""
     place = _kind(loop)
     return 2 if place < 3 else 1 if place < len(HARDWARE_TAGS) or loop.kind is LoopKind.PARALLEL else 0
 

@@ -1,4 +1,4 @@
-"""Refusals of candidates that cannot run: the limit of the target that they exceed, and the schedule step at fault."""
+"""Refusals of candidates that cannot run: the exceeded limit of the target, and the schedule step at fault."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MAKERS = ("cache_read", "cache_write", "rfactor")  # the primitives that add on
 
 
 def refuse(handle: ScheduleHandle, uses: list[KernelUse], target: Target) -> Refused | None:
-    """The first limit of `target` that a kernel breaks; None if all hold."""
+    """Return the first limit of `target` that a kernel exceeds; None if there is none."""
     if not target.is_gpu:
         return None
     for use in uses:

@@ -1,1 +1,1 @@
-"""A machine model: the time of a configuration, predicted from its schedule, for thousands at once."""
+"""A machine model, which predicts the times of thousands of configurations at once from their schedules."""

@@ -1,4 +1,4 @@
-"""Explain the predicted time of a configuration: a table of its terms, and of the counts behind them."""
+"""An explanation of a configuration's predicted time: tables of its terms, and of the counts behind them."""
 
 from __future__ import annotations
 
@@ -34,20 +34,20 @@ def explain(task: Task, config: Config, machine: Machine | None = None, compiled
     Parameters
     ----------
     task : Task
-        A task with the target that the configuration is to run on.
+        A task with the target of the configuration.
     config : Config
         A configuration of the task's space.
     machine : Machine, optional
         The machine to predict for; by default the machine of the task's target.
     compiled : bool
-        Whether to compile the configuration, which needs no GPU, and to count with the registers, the spills and the
-        shared memory of its kernels in place of predicted ones.
+        Whether to compile the configuration, which needs no GPU. Its registers, spills and shared memory then replace
+        the predicted ones.
 
     Returns
     -------
     str
-        For each kernel: the predicted time, the time of each part of a multiprocessor on its own, and the counts that
-        these times come from.
+        For each kernel: the predicted time, the time of each part of a multiprocessor alone, and the counts behind
+        these times.
 
     Raises
     ------
@@ -77,7 +77,7 @@ def explain(task: Task, config: Config, machine: Machine | None = None, compiled
 
 
 def _compiled(task: Task, config: Config) -> Mapping[str, Resources]:
-    """The resources of a configuration's kernels, as the compiler reports them."""
+    """Return the resources of a configuration's kernels, reported by the compiler."""
     if task.target is None or task.target.kind != "cuda":
         raise UserError(f"compiled=True: the resources of kernels for {task.target} are not known", primitive="explain",
                         fix='leave it out, or create the task for target="cuda"')  # fmt: skip
@@ -92,7 +92,7 @@ def _resources(name: str, found: Resources) -> str:
 
 
 def _own(scorer: Scorer, index: int) -> str:
-    """The prediction of a template with its own model."""
+    """Return the prediction of a template with its own model."""
     scores = scorer.score(np.array([scorer.task.config_space.point(index)], dtype=np.int64))
     threads, blocks = scores.counts[0, [NAMES.index("threads"), NAMES.index("blocks")]]
     return (

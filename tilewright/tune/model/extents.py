@@ -1,8 +1,8 @@
-"""Bounds of a structure for many configurations at once: loops, regions, and how indices move with the loops.
+"""Bounds of a structure for many configurations at once: loops, regions, and the strides of indices per loop.
 
-This is `bounds/` with one array per extent instead of an expression. An index is a linear form over the loops of its
-path, so its reach, and with it the region that a reader needs, is a sum. Quotients and remainders of fused loops are
-rounded to the linear form with their reach.
+This is `bounds/` with an array per extent instead of an expression. An index is a linear form over the loops of its
+path. So its reach, and the region that a reader needs, are sums. Quotients and remainders of fused loops are
+approximated by the linear form with the same reach.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from .traced import Columns, Number
 
 
 class NotModelledError(Exception):
-    """The structure contains parts that the model does not cover: scans, externs, sizes known only at the call."""
+    """Raised for structures that the model does not cover: scans, externs, sizes known only at the call."""
 
 
 @dataclass
 class StageExtents:
-    """A stored stage: its loops from the outside in, the extents of all axes, its region and the beginning of that."""
+    """A stored stage: its loops, outermost first, the extents of all axes, its region, and the region's beginning."""
 
     stage: Stage
     body: tuple[Expr, ...]
@@ -47,13 +47,13 @@ class StageExtents:
     extents: dict[IterVar, Number]
     region: list[Number]
     begins: list[LinearForm]
-    """For each dimension of the region: how its beginning moves with the loops around the stage."""
+    """For each dimension of the region, the beginning as a form over the loops around the stage."""
     forms: dict[IterVar, LinearForm] = field(default_factory=dict)
-    """For each of the operation's own axes: how it moves with all loops of the path."""
+    """For each of the operation's axes, the form over all loops of the path."""
     loop_extents: dict[Var, Number] = field(default_factory=dict)
     """The extents of all loops of the path."""
     read_by: tuple[StageExtents, n.Load] | None = None
-    """A stage that reads this one, and one of its loads."""
+    """A reader of this stage, and one of its loads."""
 
     @cached_property
     def moved_by(self) -> set[Var]:
@@ -61,12 +61,12 @@ class StageExtents:
         return {var for form in self.begins for var, step in form.items() if moves(step)}
 
     def is_copied(self, loop: Loop) -> bool:
-        """Whether a loop is over virtual threads that each have a copy of the stage's results."""
+        """Return whether a loop runs over virtual threads with copies of the stage's results of their own."""
         return loop.tag is ThreadTag.VTHREAD and (loop.stage == self.stage.id or loop.var in self.moved_by)
 
     @property
     def element_bytes(self) -> int:
-        """The bytes of an element of all results."""
+        """The bytes of one element of each result, added up."""
         return sum(t.dtype.bytes for t in self.stage.op.outputs)
 
     @property
@@ -76,7 +76,7 @@ class StageExtents:
 
 
 def infer(structure: Structure, columns: Columns) -> dict[int, StageExtents]:
-    """The extents of every stored stage, by stage id, readers first; raises NotModelledError if they are not
+    """Return the extents of each stored stage, by stage id, readers first; raise NotModelledError if they are not
     constant."""
     schedule = structure.schedule
     assert schedule is not None
@@ -95,7 +95,7 @@ def infer(structure: Structure, columns: Columns) -> dict[int, StageExtents]:
 
 
 def _reads(structure: Structure, reader: StageExtents, stage: int) -> list[n.Load]:
-    """The loads of a stage from another one."""
+    """Return the loads of a reader from a stage."""
     schedule = structure.schedule
     assert schedule is not None
     stage_of = schedule.stage_of
@@ -157,7 +157,7 @@ def _largest(sizes: Iterable[Number]) -> Number:
 def _down(
     structure: Structure, columns: Columns, stage: Stage, relation: Relation, extents: Mapping[IterVar, Number]
 ) -> dict[IterVar, Number]:
-    """The extents of the axes below a relation."""
+    """Return the extents of the axes that a relation creates."""
     if isinstance(relation, Split):
         extent = extents[relation.parent]
         factor = structure.number(relation, "factor", relation.factor, columns)
@@ -175,7 +175,7 @@ def _down(
 
 
 def _forms(structure: Structure, columns: Columns, made: StageExtents) -> dict[IterVar, LinearForm]:
-    """How each axis of a stage moves with the loops of its path."""
+    """Return each axis of a stage as a form over the loops of its path."""
     stage = made.stage
     forms: dict[IterVar, LinearForm] = {loop.axis: {loop.var: 1} for loop in stage.loops}
     for relation in reversed(stage.relations):
@@ -196,7 +196,7 @@ def _forms(structure: Structure, columns: Columns, made: StageExtents) -> dict[I
 def _need(
     structure: Structure, stage: Stage, scope: MemoryScope, reader: StageExtents, shape: list[int]
 ) -> tuple[list[Number], list[LinearForm]]:
-    """The region of a stage that one reader needs: extents, and how it begins."""
+    """Return the region of a stage that a reader needs: its extents, and its beginning as forms."""
     inside = 0
     if isinstance(stage.placement, At):
         at = stage.placement
@@ -262,7 +262,7 @@ class KernelExtents:
 
 
 def kernels(found: dict[int, StageExtents]) -> list[KernelExtents]:
-    """The kernels of a structure; stages outside of any are left out."""
+    """Return the kernels of a structure; stages outside kernels are left out."""
     made: dict[Loop, KernelExtents] = {}
     for one in found.values():
         outermost = kernel_of(one.path)

@@ -1,4 +1,4 @@
-"""Fitted quantities of cost models, one row per kind of kernel, beside the rates of the hardware.
+"""Fitted quantities of cost models, one row per kind of kernel; rates of the hardware are elsewhere.
 
 A row of `fitted.json` has the board, the measured kernels, and the command that fits the row again. Each quantity has a
 value, a unit and a meaning. A quantity that `scales_with` a rate grows with that rate on other machines.
@@ -25,7 +25,7 @@ class Quantities:
         raise AttributeError(f"the row of fitted.json has no quantity {name!r}, only {', '.join(vars(self))}")
 
     def changed(self, factors: Mapping[str, float]) -> Quantities:
-        """Return a copy in which some quantities are multiplied."""
+        """Return a copy with some quantities multiplied by factors."""
         return Quantities(
             {name: value * factors[name] if name in factors else value for name, value in vars(self).items()}
         )

@@ -1,4 +1,4 @@
-"""The data of a block in the caches: bytes that it reads, and loads that continue in a sector that was just read."""
+"""The data of a block in the caches: bytes that it reads, and loads that hit a recently read sector."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .traced import Number
 
 
 def strides(shape: Sequence[Number]) -> list[Number]:
-    """The distance, in elements, of neighbours along each dimension, in row-major order."""
+    """Return the row-major strides, in elements."""
     made: list[Number] = [1]
     for extent in reversed(shape[1:]):
         made.append(made[-1] * extent)
@@ -24,13 +24,13 @@ def strides(shape: Sequence[Number]) -> list[Number]:
 
 
 def global_shape(load: n.Load) -> list[int]:
-    """The shape of the tensor that a load reads."""
+    """Return the shape of the tensor of a load."""
     assert isinstance(load.source, Tensor)
     return [constant(extent) for extent in load.source.shape]
 
 
 def address_steps(forms: Sequence[LinearForm], shape: Sequence[Number]) -> dict[Var, Number]:
-    """How far the address of an access moves, in elements, when a loop takes a step."""
+    """Return the change of an access's address, in elements, per step of each loop."""
     steps: dict[Var, Number] = {}
     for form, stride in zip(forms, strides(shape), strict=True):
         for var, step in form.items():
@@ -39,10 +39,9 @@ def address_steps(forms: Sequence[LinearForm], shape: Sequence[Number]) -> dict[
 
 
 def fresh_part(found: StageExtents, load: n.Load, forms: Sequence[LinearForm], memory: WarpMemory) -> Number:
-    """Return the part of a thread's loads that reach a new sector.
+    """Return the fraction of a thread's loads that read a new sector.
 
-    The thread's loops walk along a run of neighbours. The first load of a sector fetches it, and the cache has it for
-    the others.
+    The thread's loops walk along a run of neighbours. The first load of a sector fetches it; the others hit the cache.
     """
     steps = {var: np.abs(step) for var, step in address_steps(forms, global_shape(load)).items()}
     serial = [loop.var for loop in found.path if loop.tag is None and loop.var in steps]

@@ -1,7 +1,7 @@
 """Guarded loads: which of them wait for each other.
 
-A load with a condition becomes a predicated load, which is issued with its neighbours, or stands behind a branch, in
-which its value must arrive before the next load is issued.
+A load with a condition becomes a predicated load, which is issued with its neighbours, or a load inside a branch. In a
+branch, its value must arrive before the next load is issued.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from .fitted import Quantities
 from .machine import Machine
 
 _MOST_WHOLE_WAVES = 3
-"""Waves up to which a partial one takes as long as a full one."""
+"""The most waves for which a partial wave takes as long as a full one."""
 
 
 def overlapped(costs: Iterable[Number], sharpness: float) -> Number:
@@ -23,23 +23,23 @@ def overlapped(costs: Iterable[Number], sharpness: float) -> Number:
 
 
 def at_once(resident: Number, blocks: Number, machine: Machine) -> Number:
-    """Return how many blocks run on the busiest multiprocessor at a time; at least one."""
+    """Return the number of concurrent blocks on the busiest multiprocessor, at least one."""
     return least(most(resident, 1), ceiling(blocks, machine.multiprocessors))
 
 
 def in_waves(
     wave: Number, blocks: Number, together: Number, machine: Machine, at: Quantities, *bounds: Number
 ) -> Number:
-    """Return the cycles of a kernel with blocks that run in waves.
+    """Return the cycles of a kernel that runs in waves of blocks.
 
     Parameters
     ----------
     wave : number
-        Cycles of a wave: of the blocks that run together.
+        Cycles of a wave, the blocks that run together.
     blocks, together : number
         Blocks of the grid, and blocks that run together on a multiprocessor.
     bounds : number
-        Lower bounds of the cycles, such as the time to move its bytes.
+        Lower bounds of the kernel's cycles, such as the time to move its bytes.
     """
     waves = blocks / (machine.multiprocessors * together)
     tail = getattr(at, "tail_waves", None)
@@ -53,28 +53,28 @@ def slice_cycles(issued: Number, warps: Number, alone: Number, shown: Number, at
     Parameters
     ----------
     issued : number
-        Issue slots of a warp.
+        Issue slots per warp.
     warps : number
-        Warps of a scheduler, which issue in turns.
+        Warps per scheduler, which issue in turns.
     alone : number
-        Slowdown of a warp that has its scheduler for itself.
+        Slowdown of a warp that is alone on its scheduler.
     shown : number
-        Part of the latency of a slice that its warps do not hide.
+        Fraction of a slice's latency that warps do not hide.
     """
     barrier = of_each(lambda many: at.barrier_cycles * exp(log(many) * at.crowd_exponent), warps)
     return most(warps * issued, issued * alone + at.latency_cycles * shown) + barrier
 
 
 def shown_latency(stages: Number, at: Quantities) -> Number:
-    """Return the part of a slice's latency that shows with `stages` slices in flight."""
+    """Return the fraction of a slice's latency that is exposed with `stages` slices in flight."""
     return of_each(lambda flying: at.shown_latency_factor ** (flying - 1), stages)
 
 
 def sum_cycles(split: Number, results: int, bytes_per_cycle: float, at: Quantities) -> Number:
-    """Return the cycles of the kernel that adds the partial sums of `split` blocks; 0 without any."""
+    """Return the cycles of the kernel that adds the partial sums of `split` blocks; 0 if there is no such kernel."""
     return either(split > 1, at.kernel_cycles + 2 * split * results * 4 / bytes_per_cycle, 0.0)
 
 
 def memory_cycles(moved: float, at: Quantities) -> float:
-    """Return the cycles in which memory, or the L2 cache if that holds all, moves bytes."""
+    """Return the cycles to move bytes from memory, or from the L2 cache if it holds all of them."""
     return moved / (at.l2_bytes_per_cycle if moved < at.l2_capacity_bytes else at.memory_bytes_per_cycle)

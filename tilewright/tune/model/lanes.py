@@ -1,6 +1,6 @@
-"""The cost of one access of a warp: the addresses of its lanes, the sectors that they touch, the banks that they share.
+"""The cost of one access of a warp: the addresses of its lanes, the touched sectors, and bank conflicts.
 
-Lanes are numbered as in hardware: threadIdx.x runs fastest. All loops but the thread indices are at their first
+Lanes are numbered as in hardware: threadIdx.x is the fastest. All loops other than thread indices are at their first
 iteration.
 """
 
@@ -33,7 +33,7 @@ class WarpLanes:
         self.warp = warp
         number = np.arange(warp, dtype=np.int64)[None, :]
         threads = column(np.asarray(block[0] * block[1] * block[2]), count)
-        number = np.where(number < threads, number, 0)  # absent lanes repeat the first one
+        number = np.where(number < threads, number, 0)  # absent lanes repeat the first lane
         self.number = number
         self.index: dict[ThreadTag, np.ndarray] = {}
         for tag, extent in zip(THREAD_TAGS, block, strict=True):
@@ -42,7 +42,7 @@ class WarpLanes:
             number = number // wide
 
     def axes(self, structure: Structure, columns: Columns, found: StageExtents) -> dict[Var, np.ndarray]:
-        """The values of the axes of a stage's operation in each lane."""
+        """Return the values of an operation's axes in each lane."""
         values: dict[IterVar, np.ndarray | int] = {}
         for loop in found.path:
             if loop.stage == found.stage.id:
@@ -65,7 +65,7 @@ class WarpLanes:
         return made
 
     def _begins(self, structure: Structure, columns: Columns, found: StageExtents) -> dict[IterVar, np.ndarray]:
-        """The distance from the region of the first lane to the region of each lane, if lanes have their own."""
+        """Return the offset of each lane's region from the first lane's region, if lanes have regions of their own."""
         by_thread = any(loop.tag in self.index for loop in found.outer) and not shares(found.scope, ThreadTag.THREAD_X)
         if found.read_by is None or not by_thread:
             return {}
@@ -79,17 +79,17 @@ class WarpLanes:
 
 
 def column(value: np.ndarray, count: int) -> np.ndarray:
-    """Return a number per configuration as a column."""
+    """Return an array of one number per configuration as a column."""
     return np.broadcast_to(value, (count,))[:, None]
 
 
 def as_column(value: Number) -> Number:
-    """Return numbers of configurations as a column; a number of all configurations as it is."""
+    """Return numbers per configuration as a column, and a number common to all configurations unchanged."""
     return value[:, None] if isinstance(value, np.ndarray) and value.ndim == 1 else value
 
 
 def address(indices: Sequence[np.ndarray], shape: Sequence[Number]) -> np.ndarray:
-    """The place of an element in memory, row by row: an array of configurations and lanes, which may be 1×1."""
+    """Return the row-major offset of an element: an array over configurations and lanes, each possibly of extent 1."""
     place: np.ndarray | int = 0
     for index, extent in zip(indices, shape, strict=True):
         place = place * as_column(extent) + index
@@ -97,7 +97,7 @@ def address(indices: Sequence[np.ndarray], shape: Sequence[Number]) -> np.ndarra
 
 
 def unravelled(element: np.ndarray, shape: Sequence[Number]) -> list[np.ndarray]:
-    """The index of an element in each dimension."""
+    """Return the index of an element in each dimension."""
     indices: list[np.ndarray] = []
     for extent in reversed(shape):
         wide = as_column(extent)
@@ -107,9 +107,9 @@ def unravelled(element: np.ndarray, shape: Sequence[Number]) -> list[np.ndarray]
 
 
 def value_of(e: Expr, axes: Mapping[Var, Number], known: dict[Expr, Number] | None = None) -> Number:
-    """The value of an index, in each lane if values of axes are arrays.
+    """Return the value of an index, in each lane if the values of axes are arrays.
 
-    Absent axes, and parts that are not integer arithmetic, count as 0. `known` holds the values of parts.
+    Missing axes, and parts that are not integer arithmetic, count as 0. `known` caches the values of parts.
     """
     if isinstance(e, IntImm):
         return e.value
@@ -138,7 +138,8 @@ _ARITHMETIC: Mapping[type[Expr], Callable[[Any, Any], Any]] = {
 
 
 def sectors(places: np.ndarray, element_bytes: int, memory: WarpMemory, lanes: Number = 1) -> np.ndarray:
-    """The sectors of global memory that a warp's access touches; each lane accesses `lanes` neighbours."""
+    """Return the number of sectors of global memory that a warp's access touches; each lane accesses `lanes`
+    neighbours."""
     found = distinct(places * element_bytes // memory.sector).astype(np.float64)
     width = np.asarray(lanes) * element_bytes
     made: np.ndarray = np.maximum(found, distinct(places) * width / memory.sector)
@@ -146,7 +147,7 @@ def sectors(places: np.ndarray, element_bytes: int, memory: WarpMemory, lanes: N
 
 
 def wavefronts(places: np.ndarray, element_bytes: int, memory: WarpMemory, lanes: Number = 1) -> np.ndarray:
-    """The cycles of a warp's access of shared memory; each lane accesses `lanes` neighbours."""
+    """Return the cycles of a warp's access to shared memory; each lane accesses `lanes` neighbours."""
     first = places * element_bytes
     count = max(len(first), np.size(lanes))
     first = np.broadcast_to(first, (count, first.shape[1]))

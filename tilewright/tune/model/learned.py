@@ -1,8 +1,8 @@
 """A Gaussian process of the errors of the machine model, learned from measurements.
 
-The model predicts the logarithm of a time from counts. Its error is learned as a smooth function of the same counts and
-of the knobs. Far from all measurements, the prediction is unchanged, and uncertain. Length scales and noise maximise
-the likelihood on a small grid (Rasmussen and Williams, *Gaussian Processes for Machine Learning*, chapter 5).
+The model predicts the logarithm of a time from counts. Its error is learned as a smooth function of these counts and of
+the knobs. Far from all measurements, the prediction is unchanged, with a large uncertainty. Length scales and noise
+maximise the likelihood on a small grid (Rasmussen and Williams, *Gaussian Processes for Machine Learning*, chapter 5).
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ import numpy as np
 _LENGTH_SCALES = (0.35, 0.7, 1.4)
 _NOISE_VARIANCES = (0.01, 0.04, 0.16)
 _ERROR_SCALE = 1.0
-"""Scale of the errors (sums of squares of logarithms) at which predictions lose their weight."""
+"""The scale of errors (sums of squares of logarithms) at which predictions lose weight."""
 _MODEL_DEVIATION = 0.35
-"""Standard deviation expected of the model's error (of a logarithm)."""
+"""The expected standard deviation of the model's error, in logarithms."""
 
 
 @dataclass(frozen=True)
@@ -45,13 +45,13 @@ class Corrections:
         self._middle = float(np.median(np.log(predicted)))
         expected = np.clip(np.log(predicted) - self._middle, -2.0, 2.0)
         found = np.log(measured) - np.median(np.log(measured))
-        # If the predictions do not distinguish the measured kernels, they should not lead the search.
+        # If the predictions do not distinguish the measured kernels, they should not guide the search.
         self._trust = float(np.clip((expected @ found + _ERROR_SCALE) / (expected @ expected + _ERROR_SCALE), 0.0, 1.2))
         errors = np.log(measured) - self._trusted(np.log(predicted))
         self._centre = rows.mean(axis=0)
         self._scale = np.maximum(rows.std(axis=0), 0.05)
         self._rows = (rows - self._centre) / self._scale
-        # A few wild errors, of kernels that spill or fail, must not bend everything else.
+        # A few outliers, of kernels that spill or fail, must not distort the rest.
         self._mean = float(np.median(errors))
         centred = np.clip(errors - self._mean, -2.0, 2.0)
         spread = max(float(centred.std()), 0.05)
@@ -69,7 +69,7 @@ class Corrections:
                     self._whitening = vectors / np.sqrt(lifted)
 
     def _trusted(self, expected: np.ndarray) -> np.ndarray:
-        """Return logarithms of predicted seconds, contracted if predictions proved unreliable."""
+        """Return logarithms of predicted seconds, shrunk towards their mean if predictions proved unreliable."""
         made: np.ndarray = self._middle + self._trust * (expected - self._middle)
         return made
 

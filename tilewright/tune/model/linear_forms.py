@@ -15,11 +15,11 @@ from ...expr.nodes import Expr, IntImm, Var
 from .traced import Number
 
 LinearForm = dict[Var, Number]
-"""How far an index moves when a loop takes a step."""
+"""The change of an index per step of each loop."""
 
 
 def moves(step: Number) -> bool:
-    """Whether a step is one, in some configuration."""
+    """Return whether a step is nonzero in some configuration."""
     return bool(step.any()) if isinstance(step, np.ndarray) else bool(step)
 
 
@@ -33,7 +33,7 @@ def joined(forms: Iterable[LinearForm]) -> LinearForm:
 
 
 def plus(a: LinearForm, b: LinearForm, sign: int = 1) -> LinearForm:
-    """The sum of two forms, or their difference."""
+    """Return the sum of two forms, or their difference."""
     made = dict(a)
     for var, step in b.items():
         made[var] = made.get(var, 0) + sign * step
@@ -46,13 +46,14 @@ def scaled(form: LinearForm, factor: Number) -> LinearForm:
 
 
 def divided(form: LinearForm, width: Number, extents: Mapping[Var, Number]) -> LinearForm:
-    """Return the quotient by a width. Loops that stay within one multiple of the width do not move it."""
+    """Return the quotient of a form by a width. Loops that stay within a multiple of the width do not change it."""
     below = _stays_below(form, width, extents)
     return {var: np.where(below[var], 0, step / width) for var, step in form.items()}
 
 
 def remainder(form: LinearForm, width: Number, extents: Mapping[Var, Number]) -> LinearForm:
-    """Return the remainder by a width. Loops with steps of whole widths do not move it; its reach is less."""
+    """Return the remainder of a form by a width. Loops with steps of whole widths do not change it; its reach is
+    less."""
     below = _stays_below(form, width, extents)
     made: LinearForm = {}
     for var, step in form.items():
@@ -63,9 +64,9 @@ def remainder(form: LinearForm, width: Number, extents: Mapping[Var, Number]) ->
 
 
 def _stays_below(form: LinearForm, width: Number, extents: Mapping[Var, Number]) -> dict[Var, Number]:
-    """Return for each loop whether it stays below the width, together with all loops of smaller or equal steps.
+    """Return, for each loop, whether it stays below the width together with all loops of smaller or equal steps.
 
-    It does if their sum is less than the greatest common divisor of the width and all larger steps.
+    It does if their reach is less than the greatest common divisor of the width and all larger steps.
     """
     far, ends = _rows(form.values()), _rows([extents.get(var, 1) for var in form])
     far = np.abs(far)
@@ -76,7 +77,7 @@ def _stays_below(form: LinearForm, width: Number, extents: Mapping[Var, Number])
 
 
 def _rows(values: Iterable[Number]) -> np.ndarray:
-    """One row for each number."""
+    """Return one row per number."""
     each = list(values)
     wide = max((len(value) for value in each if isinstance(value, np.ndarray) and value.ndim), default=1)
     made = np.empty((len(each), wide))
@@ -86,7 +87,7 @@ def _rows(values: Iterable[Number]) -> np.ndarray:
 
 
 def form_of(e: Expr, roots: Mapping[Var, LinearForm], extents: Mapping[Var, Number]) -> tuple[LinearForm, Number]:
-    """How an index moves with the loops, and its constant."""
+    """Return an index as a form over the loops, and its constant."""
     if isinstance(e, IntImm):
         return {}, e.value
     if isinstance(e, Var):
@@ -108,7 +109,7 @@ def form_of(e: Expr, roots: Mapping[Var, LinearForm], extents: Mapping[Var, Numb
 
 
 def reach(form: LinearForm, extents: Mapping[Var, Number], running: Iterable[Var] | None = None) -> Number:
-    """Return how far an index moves over all iterations of the given loops, by default of all known loops."""
+    """Return the range of an index over all iterations of the given loops, by default of all known loops."""
     total: Number = 0
     wanted = None if running is None else set(running)
     for var, step in form.items():

@@ -1,4 +1,4 @@
-"""Find accesses that lie in the padding for every block, so that no load remains."""
+"""Detection of accesses that lie in the padding in every block, so that no load remains."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _COMPARE: Mapping[type, Callable[[Any, Any], Any]] = {
 
 
 def never_loads(body: Sequence[Expr], axes: Mapping[Var, np.ndarray], known: Mapping[Var, np.ndarray]) -> np.ndarray:
-    """For each configuration, whether the conditions of a body fail in all lanes.
+    """Return, for each configuration, whether the conditions of a body fail in all lanes.
 
-    `axes` has the values of axes in the lanes; `known` says in which configurations they hold for every block.
+    `axes` has the values of axes per lane; `known` has the configurations in which these values hold for every block.
     """
     found: np.ndarray = np.False_  # type: ignore[assignment]
     for e in post_order(*body):

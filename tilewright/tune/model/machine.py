@@ -1,8 +1,8 @@
-"""The machine that cost models predict for: one description of a device for all of them.
+"""The machine of all cost models: a description of a device.
 
-`Machine.of` takes numbers from the board (`core/boards.py`) and the architecture's row. `Rates` holds the numbers that
-no data sheet states. Its defaults are for an H200; `tilewright doctor --calibrate` measures them on the present device.
-The quantities per kind of kernel come from `fitted.json`, scaled to the machine.
+`Machine.of` reads the data of the board (`core/boards.py`) and of the architecture. `Rates` holds quantities that no
+data sheet states. Its defaults are for an H200; `tilewright doctor --calibrate` measures them on the present device.
+Quantities per kind of kernel come from `fitted.json`, scaled to the machine.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from . import fitted
 from .fitted import Quantities
 
 REFERENCE_BOARD = "NVIDIA H200"
-"""The board of the default rates, and the one assumed for architectures without a known board."""
+"""The board of the default rates. Architectures without a known board are assumed to have it, too."""
 CALIBRATION = "calibration.json"
 """The file with the measured rates of GPUs."""
 _MULTIPROCESSORS = "multiprocessors"
-"""The name of their number in that file: of a board without a data sheet, it is known only from there."""
+"""The key of the number of multiprocessors in that file, the only source for a board without a data sheet."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Rates:
     """
 
     launch_seconds: float = 0.73e-6
-    """Seconds of an empty kernel among others in a graph."""
+    """Seconds of an empty kernel inside a graph."""
     l2_latency_cycles: float = 276.0
     """Cycles from a load to its value in the L2 cache."""
     shared_latency_cycles: float = 28.0
@@ -53,7 +53,7 @@ class Rates:
 
 @dataclass(frozen=True)
 class Machine:
-    """One device, as cost models see it; `changed` replaces rows of fitted quantities, for a fit."""
+    """A device in the view of cost models. `changed` replaces rows of fitted quantities, during a fit."""
 
     hardware: Hardware
     multiprocessors: int
@@ -65,7 +65,7 @@ class Machine:
 
     @staticmethod
     def of(target: Target, board: str = "") -> Machine:
-        """Return the machine of a target: of the named board, else of the last known one of its architecture.
+        """Return the machine of a target: with the named board, else with the last known board of its architecture.
 
         The target's own `-model` also names a board. If that board was calibrated on this computer, its rates are the
         measured ones.
@@ -79,33 +79,33 @@ class Machine:
 
     @staticmethod
     def present(target: Target, board: str) -> Target:
-        """Return the target for the board that is here; models assume it unless its architecture's board does."""
+        """Return the target with the present board as its model, unless that is its architecture's default board."""
         if target.kind != "cuda" or Machine.of(target, board) == Machine.of(target):
             return target
         return target.with_model(board)
 
     @staticmethod
     def for_models(target: Target) -> Machine:
-        """Return the machine for which templates rank their configurations; it is the reference without CUDA."""
+        """Return the machine for which templates rank configurations; without CUDA, `REFERENCE`."""
         return Machine.of(target) if target.kind == "cuda" else REFERENCE
 
     def with_row(self, row: str, quantities: Quantities) -> Machine:
-        """Return the machine with other fitted quantities in a row."""
+        """Return a copy with other fitted quantities in a row."""
         return replace(self, changed=((row, quantities), *((name, q) for name, q in self.changed if name != row)))
 
     @property
     def resident_threads(self) -> int:
-        """Threads of all multiprocessors that run at a time, at most."""
+        """The most concurrent threads of all multiprocessors."""
         return self.multiprocessors * self.hardware.multiprocessor.warps * self.hardware.warp
 
     @property
     def schedulers(self) -> float:
-        """Instructions of warps that a multiprocessor issues per cycle."""
+        """The number of warp instructions that a multiprocessor issues per cycle."""
         return max(1.0, self.hardware.multiprocessor.float_lanes / self.hardware.warp)
 
     @property
     def scales(self) -> dict[str, float]:
-        """The rates of the whole device that fitted quantities scale with, by the names in `fitted.json`."""
+        """The device's rates that fitted quantities scale with, by their names in `fitted.json`."""
         rates, memory = self.rates, self.hardware.warp_memory
         return {
             "l2": rates.l2_bytes_per_cycle * self.multiprocessors,
@@ -140,7 +140,7 @@ def _by_data_sheet(target: Target, board: str) -> Machine:
 
 
 REFERENCE = Machine.of(Target("cuda -arch=sm_90"))
-"""The machine on which quantities were fitted, and the one assumed by search spaces and for targets without CUDA."""
+"""The machine of the fits, which search spaces and targets without CUDA assume."""
 
 
 def calibrated(device: str, otherwise: Rates) -> Rates:
@@ -153,7 +153,7 @@ def calibrated(device: str, otherwise: Rates) -> Rates:
 
 
 def _kept(device: str) -> dict[str, float]:
-    """Return the numbers that were measured of a device; an empty mapping if there are none, or they are damaged."""
+    """Return the measured numbers of a device; an empty mapping if there are none, or the file is damaged."""
     path = calibration.path_of(CALIBRATION)
     try:
         return _read(device, path, path.stat().st_mtime_ns if path is not None else 0)
@@ -163,7 +163,7 @@ def _kept(device: str) -> dict[str, float]:
 
 @lru_cache(maxsize=64)
 def _read(device: str, path: Path | None, changed: int) -> dict[str, float]:
-    """Read the numbers of a device; choosing a kernel asks for them hundreds of times."""
+    """Read the numbers of a device, cached: choosing a kernel reads them hundreds of times."""
     try:
         return {name: float(value) for name, value in calibration.read(CALIBRATION).get(device, {}).items()}
     except (TypeError, ValueError, AttributeError):
@@ -171,5 +171,5 @@ def _read(device: str, path: Path | None, changed: int) -> dict[str, float]:
 
 
 def keep(device: str, rates: Rates, multiprocessors: int) -> Path | None:
-    """Keep the measured rates of a device; returns the file, or None if the cache is off."""
+    """Store the measured rates of a device; return the file, or None if the cache is off."""
     return calibration.keep(CALIBRATION, {device: {_MULTIPROCESSORS: multiprocessors, **asdict(rates)}})

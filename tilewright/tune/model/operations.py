@@ -1,4 +1,4 @@
-"""The operations of one step of a stage, and how often a reduction computes its value."""
+"""The number of operations per step of a stage, and of evaluations of a reduction's value."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from ...tensor.reduction import Reduce
 
 
 def evaluations(body: Expr) -> int:
-    """Return how often a step of a reduction computes its value: as often as its combiner names it.
+    """Return the number of times a step of a reduction computes its value: once per use in the combiner.
 
-    The back end's compiler does not find values behind conditions to be the same.
+    The back end's compiler does not recognise equal values behind conditions.
     """
     if not isinstance(body, Reduce):
         return 1
@@ -24,7 +24,7 @@ def evaluations(body: Expr) -> int:
 
 
 def operations(body: tuple[Expr, ...]) -> tuple[float, float, float]:
-    """Instructions of one execution: multiply-adds, other arithmetic on elements, comparisons of indices."""
+    """Return the instructions of one execution: multiply-adds, other arithmetic on elements, comparisons of indices."""
     products = sums = others = compares = 0
     for e in post_order(*(source for b in body for source in (b.source if isinstance(b, Reduce) else (b,)))):
         if isinstance(e, n.Compare):

@@ -1,8 +1,8 @@
-"""From counts to seconds: busy time of each part of a multiprocessor, exposed latency, and the tail.
+"""The time of a kernel from its counts: busy time of each part of a multiprocessor, exposed latency, and the tail.
 
-A kernel takes as long as its busiest part, and a little longer if others are nearly as busy. The result is a p-norm of
-the terms, with a large p. Blocks run in waves, each with as many blocks as fit. If one
-multiprocessor has a block more than the others, they all wait for it.
+A kernel takes as long as its busiest part, and a little longer if others are nearly as busy. So the time is a p-norm of
+the terms, with a large p. Blocks run in waves of as many blocks as fit. If one multiprocessor has one block more than
+the others, the others wait for it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ TERMS = ("issue", "shared memory", "L1", "L2", "memory", "latency", "start")
 
 @dataclass(frozen=True)
 class Prediction:
-    """Seconds per configuration, their terms (the seconds of each alone), and their limit."""
+    """Seconds per configuration, the seconds of each term alone, and the limiting term."""
 
     seconds: np.ndarray
     terms: dict[str, np.ndarray]
@@ -34,7 +34,7 @@ class Prediction:
 
 
 def predict(counts: Counts, machine: Machine, at: Quantities, compiled: Resources | None = None) -> Prediction:
-    """The predicted time of one kernel for every configuration; `compiled` has the resources of its compiled form."""
+    """Return the predicted time of a kernel for each configuration; `compiled` has the resources after compilation."""
     c, rates = counts, machine.rates
     warps = np.ceil(c["threads"] / machine.hardware.warp)
     registers, spilled = _registers(c, machine, at)
@@ -47,14 +47,14 @@ def predict(counts: Counts, machine: Machine, at: Quantities, compiled: Resource
     spills = at.spill * c["fma"] * spilled
     instructions = _instructions(c, at, spills)
     code = 1 + at.code * np.maximum(np.log2(np.maximum(c["written_out"], 1) / 4096), 0)
-    # A scheduler has its own warps: if they are few, some schedulers have one more than others.
+    # Each scheduler has its own warps. If there are few warps, some schedulers have one more than others.
     together = np.minimum(each, resident) * warps
     uneven = np.ceil(together / machine.schedulers) * machine.schedulers / together
     issue = each * warps * uneven * instructions * at.issue / machine.schedulers * code
     waves = at.lds_wave * c["lds_waves"] + c["sts_waves"]
     shared = each * warps * (waves + spills)
     l1, l2, memory = _traffic(c, machine, at, warps, each, resident)
-    # Barriers divide a block's work: while its tiles are filled, only other blocks use the idle units.
+    # Barriers divide a block's work: while its tiles are filled, only other blocks use the arithmetic units.
     chain = at.dependent / np.minimum(np.maximum(c["accumulators"], 1), at.dependent)
     busy = np.maximum.reduce([issue / each, shared / each, at.alone * instructions * chain])
     latency = np.ceil(each / resident) * _alone(c, machine, at, warps, busy)
@@ -88,14 +88,14 @@ def _instructions(c: Counts, at: Quantities, spills: np.ndarray) -> np.ndarray:
 def _traffic(
     c: Counts, machine: Machine, at: Quantities, warps: np.ndarray, each: np.ndarray, resident: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Cycles of a multiprocessor for traffic through the L1 cache, through the L2 cache, and to and from memory."""
+    """Return a multiprocessor's cycles for traffic through the L1 cache, through the L2 cache, and with memory."""
     rates = machine.rates
     sector = machine.hardware.warp_memory.sector
     sectors = {name: c[f"{name}_sectors"] * warps * sector for name in ("fill", "fresh", "near", "stg")}
     l1 = each * sum(sectors.values()) / rates.l1_bytes_per_cycle
     filled, direct = sectors["fill"], sectors["fresh"]
-    # The L1 cache keeps data that threads load directly, as far as it holds the data of all blocks.
-    # Data that all blocks read arrive once for the blocks that run together.
+    # The L1 cache keeps directly loaded data to the extent that it holds the data of all resident blocks. Data that all
+    # blocks read arrive once per wave.
     kept = np.minimum(c["near_bytes"], direct)
     own = np.maximum(kept - c["common_bytes"], 0)
     together = np.minimum(each, resident)
@@ -112,7 +112,7 @@ def _traffic(
 
 
 def _alone(c: Counts, machine: Machine, at: Quantities, warps: np.ndarray, busy: np.ndarray) -> np.ndarray:
-    """Cycles of a block by itself: `busy` ones, and cycles of waiting for loads and barriers."""
+    """Return the cycles of a block alone: the `busy` cycles, and the cycles of waiting for loads and barriers."""
     rates = machine.rates
     prefetched = _is_prefetched(c, machine)
     waited = c["phases"] * np.where(prefetched, at.prefetched, 1.0) + at.fill_serial * c["fill_serial"]
@@ -133,15 +133,15 @@ def _alone(c: Counts, machine: Machine, at: Quantities, warps: np.ndarray, busy:
 
 
 def _is_prefetched(c: Counts, machine: Machine) -> np.ndarray:
-    """Whether registers hold the next tiles while these are used."""
+    """Return whether registers hold the next tiles while the present ones are used."""
     found: np.ndarray = c["held"] <= spare_registers(machine.hardware, c["threads"], c["local_words"])
     return found & (c["phases"] > 1)
 
 
 def _registers(c: Counts, machine: Machine, at: Quantities) -> tuple[np.ndarray, np.ndarray]:
-    """Registers per thread, and the part of its arrays that they do not hold."""
+    """Return the registers per thread, and the fraction of a thread's arrays that spills."""
     limit = most(machine.hardware.registers_at(c["threads"]), 16)
-    # If tiles are filled repeatedly, values of several steps are alive at once.
+    # If tiles are filled repeatedly, values of several steps are live at once.
     word = np.where(c["phases"] > 1, at.word, at.word_once)
     wanted = at.registers + word * c["local_words"] + np.minimum(c["held"], 32) * 0.5
     granted = np.ceil(np.clip(wanted, 16, limit) / 8) * 8
@@ -149,6 +149,6 @@ def _registers(c: Counts, machine: Machine, at: Quantities) -> tuple[np.ndarray,
 
 
 def _resident(c: Counts, machine: Machine, warps: np.ndarray, registers: np.ndarray) -> np.ndarray:
-    """The number of blocks that a multiprocessor holds at a time."""
+    """Return the number of resident blocks per multiprocessor."""
     found: np.ndarray = np.maximum(occupancy(machine.hardware, c["threads"], registers, c["shared_bytes"]).blocks, 1)
     return found

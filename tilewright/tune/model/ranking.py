@@ -1,9 +1,9 @@
-"""Ranking a space: the configurations that the model expects to be fastest.
+"""The ranking of a space by the model's predictions.
 
-Small spaces are scored completely. Of a larger space, a sample is scored, and a local search starts at the best
-configurations. It changes one knob at a time, as long as the score improves. A template with a model of its own names
-the configurations to score. If the template has a default configuration with a lead, the search begins there. The
-default comes first unless another configuration should be faster by more than the lead. Nothing is measured.
+Small spaces are scored completely. For a larger space, a random sample is scored, and a local search varies the best
+configurations while the scores improve. A template with a model of its own selects the configurations to score. If the
+template has a default configuration with a lead, the search begins there. The default ranks first unless another
+configuration should be faster by more than the lead. Nothing is measured.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .machine import Machine
 from .scoring import Scorer
 
 MOST_SCORED_COMPLETELY = 12_000
-"""Largest number of configurations of a space that is scored completely."""
+"""The largest number of configurations of a space that is scored completely."""
 LATER = 0.03
 _RANDOM_CANDIDATES = 2048
 """Random configurations that a search of the space starts from."""
@@ -55,9 +55,9 @@ def rank(task: Task, count: int = 1, machine: Machine | None = None, seed: int =
     Parameters
     ----------
     task : Task
-        A task with the target that its configurations are to run on.
+        A task with the target of its configurations.
     count : int
-        How many of the fastest to return.
+        The number of configurations to return.
     machine : Machine, optional
         The machine to predict for; by default the machine of the task's target.
     seed : int
@@ -66,19 +66,19 @@ def rank(task: Task, count: int = 1, machine: Machine | None = None, seed: int =
     Returns
     -------
     Ranked
-        Fewer than `count` if fewer can run; none if the model does not cover the template.
+        The fastest configurations: fewer than `count` if fewer can run; none if the model does not cover the template.
     """
     return Ranking(Scorer(task, machine), seed).best(count)
 
 
 def rank_quickly(task: Task) -> int | None:
-    """The index of the configuration to use if nothing was measured; None if the model has none.
+    """Return the index of the configuration for calls without measurements; None if the model has none.
 
-    It is the result of a shorter `rank`, and is remembered for the process.
+    It is the result of a shorter `rank`, cached in this process.
     """
     key = (task.name, task.args, str(task.target))
     if key not in _remembered:
-        effort = 0.4 if task.declared.ranked_default is None else 0.0  # near the default configuration alone
+        effort = 0.4 if task.declared.ranked_default is None else 0.0  # with 0, only near the default configuration
         found = Ranking(Scorer(task), seed=0, effort=effort).best(1).indices
         _remembered[key] = found[0] if found else None
     return _remembered[key]
@@ -88,7 +88,7 @@ _remembered: dict[tuple[object, ...], int | None] = {}
 
 
 class Ranking:
-    """Ranks a space by a scorer; `effort` scales the number of configurations that are scored in large spaces.
+    """Ranks a space by a scorer; `effort` scales the number of scored configurations in large spaces.
 
     With an effort of 0, only configurations near the template's default one are scored.
     """
@@ -104,7 +104,7 @@ class Ranking:
         self._kinds: dict[int, tuple[float, ...]] = {}
 
     def best(self, count: int) -> Ranked:
-        """The `count` fastest."""
+        """Return the `count` fastest configurations."""
         expected = self.scorer.task.declared.expected
         ranked = expected.rank(2 * count) if expected is not None else []
         if ranked:
@@ -120,7 +120,7 @@ class Ranking:
         return Ranked(tuple(index for _, index in order), tuple(seconds for seconds, _ in order))
 
     def _begin_at_default(self) -> None:
-        """Score the template's default configuration, and some that differ from it in a knob or two."""
+        """Score the template's default configuration, and variants of it with one or two other choices."""
         default = self.scorer.task.declared.ranked_default
         if default is None:
             return
@@ -133,7 +133,7 @@ class Ranking:
             self._score(self.moves.mutated(np.repeat(start, -(-_NEIGHBOURS // len(start)), axis=0)))
 
     def _default_first(self, order: list[tuple[float, int]]) -> list[tuple[float, int]]:
-        """Return the order, with the template's default configuration in front unless another has the lead."""
+        """Return the order with the default configuration first, unless another one is faster by more than the lead."""
         default = self.scorer.task.declared.ranked_default
         if default is None or not order:
             return order
@@ -155,7 +155,7 @@ class Ranking:
             self._kinds.update((indices[i], shape) for i, shape in zip(new, shapes, strict=True))
 
     def _walk(self, kept: int) -> None:
-        """Score neighbours and crossovers of the best configurations, until the best stay the same."""
+        """Score neighbours and crossovers of the best configurations until these stay the same."""
         before: list[int] = []
         for _ in range(_ROUNDS):
             best = [index for _, index in self._in_order()[:kept]]
@@ -169,10 +169,11 @@ class Ranking:
             self._score(self.moves.mutated(self.moves.crossed(elite, children // 3)))
 
     def _of_different_kinds(self) -> list[tuple[float, int]]:
-        """Return the configurations that can run, the fastest first, further ones of a kind a little later.
+        """Return the configurations that can run, the fastest first; further configurations of a kind rank a little
+        lower.
 
-        The model distinguishes kernels better by their threads and blocks than by their inner loops, and a list of the
-        ten fastest should not have ten variants of one kernel.
+        The model distinguishes kernels better by threads and blocks than by inner loops. The ten fastest should not be
+        ten variants of one kernel.
         """
         seen = Counter[tuple[float, ...]]()
         later: list[tuple[float, float, int]] = []
@@ -183,5 +184,5 @@ class Ranking:
         return [(seconds, index) for _, seconds, index in sorted(later)]
 
     def _in_order(self) -> list[tuple[float, int]]:
-        """The scored configurations that can run, the fastest first."""
+        """Return the scored configurations that can run, the fastest first."""
         return sorted((seconds, index) for index, seconds in self.known.items() if np.isfinite(seconds))

@@ -1,4 +1,4 @@
-"""Scores for the configurations of a task: predicted seconds, thousands of configurations per second."""
+"""Scores of a task's configurations: predicted seconds, for thousands of configurations per second."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from .traced import Columns
 from .work import NAMES, Counts, Work
 
 _CONFIGURATIONS_PER_PASS = 8192
-"""Configurations per pass: the addresses of their lanes fit the cache of a processor."""
+"""Configurations per pass, so that the addresses of their lanes fit a processor's cache."""
 
 
 @dataclass(frozen=True)
 class Scores:
-    """For each configuration: predicted seconds (infinite: it cannot run), and the counts of its slowest kernel."""
+    """For each configuration, predicted seconds (infinite if it cannot run), and the counts of its slowest kernel."""
 
     seconds: np.ndarray
     counts: np.ndarray
@@ -34,7 +34,7 @@ class Scores:
 
 
 class Scorer:
-    """Predicts the times of a task's configurations; keeps the structures of the space that it finds."""
+    """Predicts the times of a task's configurations, and caches the structures of the space."""
 
     def __init__(self, task: Task, machine: Machine | None = None) -> None:
         assert task.target is not None
@@ -48,7 +48,7 @@ class Scorer:
         return self.machine.fitted["tiled_loops" if self.task.declared.ranked_default is None else "direct_loops"]
 
     def score(self, points: np.ndarray) -> Scores:
-        """The scores of points of the space, one per row."""
+        """Return the scores of points of the space, one per row."""
         if self.task.declared.expected is not None:
             return self._expected(self.task.declared.expected, points)
         seconds = np.full(len(points), np.inf)
@@ -62,7 +62,7 @@ class Scorer:
         return Scores(seconds, counts)
 
     def _expected(self, expected: Expected, points: np.ndarray) -> Scores:
-        """Return the scores of a template with its own model, which counts nothing but threads and blocks."""
+        """Return the scores by a template's own model, which counts only threads and blocks."""
         knobs = self.task.config_space.knobs
         found = [
             expected.of({knob.name: knob.choices[place] for knob, place in zip(knobs, point, strict=True)})
@@ -75,12 +75,12 @@ class Scorer:
         return Scores(seconds, counts)
 
     def seconds(self, indices: Sequence[int]) -> np.ndarray:
-        """The predicted seconds of configurations by their indices."""
+        """Return the predicted seconds of configurations, by index."""
         points = np.array([self.task.config_space.point(i) for i in indices], dtype=np.int64)
         return self.score(points.reshape(-1, len(self.task.config_space.dims))).seconds
 
     def predictions(self, index: int, compiled: Sequence[Resources] = ()) -> list[tuple[Prediction, Counts]]:
-        """Predict each kernel of one configuration; returns an empty list if it cannot be modelled.
+        """Predict each kernel of a configuration; return an empty list if it is not modelled.
 
         `compiled` has the resources of its kernels, in the order of their launches.
         """
@@ -95,7 +95,7 @@ class Scorer:
         return []
 
     def _of_structure(self, structure: Structure, columns: Columns) -> tuple[np.ndarray, np.ndarray] | None:
-        """Seconds and counts of configurations of one structure; None if it makes no kernel, or is not modelled."""
+        """Return seconds and counts of configurations of a structure; None if it has no kernel, or is not modelled."""
         if structure.schedule is None:
             return None
         try:
@@ -117,7 +117,7 @@ class Scorer:
 
 
 def fits(kernel: KernelExtents, hardware: Hardware, count: int) -> np.ndarray:
-    """For each configuration, whether the kernel keeps to the limits of the hardware."""
+    """Return, for each configuration, whether the kernel fits the limits of the hardware."""
     words = ceiling(kernel.bytes_in(MemoryScope.LOCAL), 4)
     good = np.ones(count, dtype=bool)
     for need in resource_needs(hardware, kernel.extents, kernel.bytes_in(MemoryScope.SHARED), words):

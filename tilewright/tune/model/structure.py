@@ -1,7 +1,6 @@
-"""The structures of a space: a structure is the schedule of all configurations that differ only in numbers, traced
-once.
+"""The structures of a space. A structure is the common schedule of all configurations that differ only in numbers.
 
-A structure keeps one schedule and, for each of its splits, the function from a configuration to the factor.
+It is traced once. It has a schedule and, for each split, a function from configurations to factors.
 """
 
 from __future__ import annotations
@@ -32,9 +31,9 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Structure:
-    """One schedule for all configurations that `trace` admits; `words` are the places of knobs that hold no numbers.
+    """One schedule for all configurations that `trace` admits; `words` has the choices of knobs without numbers.
 
-    The schedule is None if the template rejects it, with the reason.
+    If the template rejects the configurations, the schedule is None, and there is a reason.
     """
 
     words: Mapping[int, int]
@@ -42,23 +41,24 @@ class Structure:
     schedule: Schedule | None
     bodies: Mapping[int, tuple[Expr, ...]]
     numbers: Mapping[tuple[int, str], Any]
-    """Of splits and pragmas: (identity of the relation or the axis, which number) → traced number."""
+    """The traced numbers of splits and pragmas, by the identity of the relation or the axis and the name of the
+    number."""
     refusal: str = ""
     _known: dict[Hashable, Any] = field(default_factory=dict)
 
     def once(self, key: Hashable, make: Callable[[], T]) -> T:
-        """Return a part that does not depend on numbers; `make` runs once for all configurations."""
+        """Return a result that does not depend on numbers; `make` runs once for all configurations."""
         if key not in self._known:
             self._known[key] = make()
         found: T = self._known[key]
         return found
 
     def loads(self, stage: int) -> list[Load]:
-        """The loads of a stage's bodies."""
+        """Return the loads in a stage's bodies."""
         return self.once(("loads", stage), lambda: list(loads(*self.bodies[stage])))
 
     def number(self, of: object, which: str, default: Expr | int | None, columns: Columns) -> Number | None:
-        """A factor, a number of parts or a pragma's value for each configuration; None if there is none."""
+        """Return a factor, a number of parts or a pragma's value per configuration; None if there is none."""
         traced = self.numbers.get((id(of), which))
         if traced is not None:
             return traced.make(columns)
@@ -66,7 +66,7 @@ class Structure:
 
 
 class Structures:
-    """The structures of one task, found as they are needed."""
+    """The structures of a task, traced on demand."""
 
     def __init__(self, task: Task) -> None:
         self.task = task
@@ -76,7 +76,7 @@ class Structures:
         self._known: dict[tuple[int, ...], list[Structure]] = {}
 
     def groups(self, points: np.ndarray) -> Iterator[tuple[np.ndarray, Structure, Columns]]:
-        """The rows of `points` that share a structure, the structure, and their numbers."""
+        """Yield the rows of `points` that share a structure, the structure, and their numbers."""
         words = points[:, self._words]
         kinds, which = np.unique(words, axis=0, return_inverse=True)
         order = np.argsort(which.reshape(-1), kind="stable")
@@ -97,7 +97,7 @@ class Structures:
 
     @property
     def count(self) -> int:
-        """The number of structures found so far."""
+        """The number of structures traced so far."""
         return sum(map(len, self._known.values()))
 
     def _traced(self, point: Sequence[int]) -> Structure:
@@ -105,13 +105,13 @@ class Structures:
         trace = Trace()
         try:
             handle = self.task.instantiate(traced_config(self.space, point, trace))[0]
-        except Exception as error:  # user code of a template: plain numbers show whether it fails for them, too
+        except Exception as error:  # user code of a template: a run on plain numbers shows whether it fails there, too
             logger.debug("%s on traced numbers: %s: %s", self.task.name, type(error).__name__, error)
             return self._plain(words, point)
         return _structure(words, trace, handle)
 
     def _plain(self, words: dict[int, int], point: Sequence[int]) -> Structure:
-        """The structure of one configuration alone."""
+        """Return the structure of a single configuration."""
         trace = Trace()
         for k, table in enumerate(self.tables):
             trace.guards += [(part_of(k, p), int(value)) for p, value in enumerate(table[point[k]])]
@@ -147,7 +147,7 @@ def _noted(of: object, **given: Any) -> Iterator[tuple[tuple[int, str], Any]]:
 
 
 def _split_numbers(steps: Sequence[Step], stage: int) -> Iterator[tuple[Any, Any]]:
-    """Factor and number of parts of every split of a stage, in the order made."""
+    """Yield factor and number of parts of each split of a stage, in order."""
     for step in steps:
         if step.primitive in _MAKES_SPLITS and step.args[0] == {"stage": stage}:
             if step.primitive == "split":

@@ -1,8 +1,8 @@
-"""Traced numbers: they record how they derive from a configuration's, so that one schedule represents many.
+"""Traced numbers record their derivation from a configuration's numbers, so that one schedule represents many.
 
-A template runs once on traced numbers. Numbers that it computes from them remain functions of the configuration. If it
-needs the value of one (in a comparison, an index, a loop), the answer becomes a guard. Configurations with the same
-answers have the same schedule, except for its numbers.
+A template runs once on traced numbers. Numbers computed from them remain functions of the configuration. If the
+template needs a value (in a comparison, an index, a loop), the outcome becomes a guard. Configurations with the same
+outcomes have the same schedule, except for its numbers.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Columns:
         return len(self._points)
 
     def part(self, knob: int, part: int) -> np.ndarray:
-        """Return one number of a knob's choice, for each configuration."""
+        """Return one number of a knob's choice per configuration."""
         found = self._made.get((knob, part))
         if found is None:
             found = self._made[knob, part] = self._tables[knob][self._points[:, knob], part]
@@ -47,18 +47,18 @@ class Columns:
 
 
 def part_of(knob: int, part: int) -> Callable[[Columns], Number]:
-    """The function that takes one number of a knob's choice."""
+    """Return a function that reads one number of a knob's choice."""
     return lambda columns: columns.part(knob, part)
 
 
 @dataclass
 class Trace:
-    """The guards of a trace, each a test of columns and its answer."""
+    """The guards of a trace: tests of columns with their outcomes."""
 
     guards: list[tuple[Callable[[Columns], Number], Any]] = field(default_factory=list)
 
     def admits(self, columns: Columns) -> np.ndarray:
-        """For each configuration, whether it passes all guards."""
+        """Return, for each configuration, whether it passes all guards."""
         flags = np.ones(len(columns), bool)
         for test, answer in self.guards:
             flags &= test(columns) == answer
@@ -66,7 +66,7 @@ class Trace:
 
 
 class TracedNumber(Operand, RecordedNumber):
-    """A whole number of a configuration: its value in the traced one, and how to compute it for others."""
+    """An integer of a configuration: its value in the traced configuration, and a function for other configurations."""
 
     __slots__ = ("make", "trace", "value")
 
@@ -76,7 +76,7 @@ class TracedNumber(Operand, RecordedNumber):
         self.trace = trace
 
     def _pinned(self) -> int:
-        """Return the value, and guard that other configurations have the same one."""
+        """Return the value, and add a guard that other configurations have the same value."""
         self.trace.guards.append((self.make, self.value))
         return self.value
 
@@ -168,14 +168,14 @@ for _name in ("lt", "le", "gt", "ge"):
 
 
 class _TracedSplit(SplitChoice):
-    """A split whose sizes are traced."""
+    """A split with traced sizes."""
 
     def __init__(self, sizes: Sequence[Any]) -> None:
         object.__setattr__(self, "sizes", tuple(sizes))
 
 
 def numbers_of(choice: Choice) -> list[int] | None:
-    """The whole numbers of a choice that can be traced; None for text, orders and annotations."""
+    """Return the integers of a choice that can be traced; None for text, orders and annotations."""
     if isinstance(choice, SplitChoice):
         return list(choice.sizes)
     if isinstance(choice, ValueChoice) and isinstance(choice.val, (int, np.integer)):
@@ -184,7 +184,7 @@ def numbers_of(choice: Choice) -> list[int] | None:
 
 
 def traced_config(space: Space, point: Sequence[int], trace: Trace) -> Config:
-    """The configuration at a point, with its numbers traced; knobs without numbers stay as they are."""
+    """Return the configuration at a point with traced numbers; knobs without numbers are unchanged."""
     choices: dict[str, Choice] = {}
     for k, (knob, place) in enumerate(zip(space.knobs, point, strict=True)):
         choice = knob.choices[place]
@@ -198,7 +198,8 @@ def traced_config(space: Space, point: Sequence[int], trace: Trace) -> Config:
 
 
 def tables_of(space: Space) -> list[np.ndarray]:
-    """The numbers of every knob's choices, one row per choice; none for knobs of words. UserError: too many choices."""
+    """Return the numbers of each knob's choices, one row per choice; none for knobs of words. UserError for too many
+    choices."""
     made = []
     for knob in space.knobs:
         if not isinstance(knob.choices, tuple):

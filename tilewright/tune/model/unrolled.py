@@ -1,6 +1,6 @@
-"""Which loops are unrolled: by `passes/unroll_loops.py`, or by the back end's compiler.
+"""The unrolled loops of a kernel, by `passes/unroll_loops.py` or by the back end's compiler.
 
-The length of a loop includes everything that it computes: its own stage, and the stages computed in it.
+The length of a loop includes all of its work: its own stage, and the stages computed in it.
 """
 
 from __future__ import annotations
@@ -18,26 +18,26 @@ from .extents import KernelExtents, StageExtents
 from .traced import Number
 
 _MOST_STEPS_UNROLLED_BY_COMPILER = 96
-"""Number of steps that the back end's compiler unrolls by itself."""
+"""The most steps that the back end's compiler unrolls by itself."""
 _YES, _NO = np.ones((), bool), np.zeros((), bool)
 
 
 @dataclass
 class _Body:
-    """The body of a loop: its inner loops, and the steps of stages outside of them."""
+    """The body of a loop: its inner loops, and the steps of stages outside these."""
 
     loop: Loop | None = None
     extent: Number = 1
     loops: dict[Var, _Body] = field(default_factory=dict)
     steps: Number = 0.0
     rolled: Number = False
-    """Whether a fill in it stays a loop."""
+    """Whether a fill inside it stays a loop."""
 
 
 class Unrolled:
-    """The loops of one kernel: for each configuration, whether a loop is unrolled.
+    """For the loops of a kernel, whether they are unrolled in each configuration.
 
-    `fills` maps the identity of a stage that threads fill together to the number of elements that each thread computes.
+    `fills` maps the identity of a cooperatively filled stage to the number of elements per thread.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class Unrolled:
         return self._flags.get(loop.var, (_YES, _YES, _NO))
 
     def is_asked(self, loop: Loop) -> bool:
-        """Whether the schedule unrolls or vectorizes the loop."""
+        """Return whether the schedule unrolls or vectorizes the loop."""
         return self.schedule.stages[loop.stage].annotation(loop.axis).kind in (LoopKind.UNROLLED, LoopKind.VECTORIZED)
 
     def _is_vector(self, loop: Loop) -> bool:
@@ -88,7 +88,7 @@ class Unrolled:
 
 
 def _inside(whole: _Body, found: StageExtents, path: Iterable[Loop]) -> _Body:
-    """The body of the innermost serial loop around a stage."""
+    """Return the body of the innermost serial loop around a stage."""
     body = whole
     for loop in path:
         if loop.tag is None:
@@ -98,7 +98,7 @@ def _inside(whole: _Body, found: StageExtents, path: Iterable[Loop]) -> _Body:
 
 
 def _copies(found: StageExtents) -> Number:
-    """The number of virtual threads that each compute a stage."""
+    """Return the number of virtual threads that each compute the stage."""
     copies: Number = 1.0
     for loop in found.path:
         if found.is_copied(loop):

@@ -1,8 +1,8 @@
-"""The work of a kernel, in numbers per configuration: instructions, memory traffic, waiting.
+"""The work of a kernel per configuration: instructions, memory traffic, waiting.
 
-Every stage is counted by itself. A load is repeated by the loops that its index depends on, and by the loops around
-these that are not unrolled. A load of registers is free. Fills of shared memory are distributed over the threads of a
-block as by `refine/cooperative_fetch.py`.
+Each stage is counted separately. A load is repeated by the loops on which its index depends, and by other loops that
+are not unrolled. A load from registers is free. Fills of shared memory are distributed over the threads of a block as
+in `refine/cooperative_fetch.py`.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ NAMES = (
     "fill_sectors", "near_bytes", "guarded_sectors", "branched", "fresh_sectors", "near_sectors", "common_bytes",
 )  # fmt: skip
 _MOST_UNROLLED_ITERATIONS = 8
-"""Number of iterations up to which the back end's compiler unrolls a loop completely."""
+"""The most iterations of a loop that the back end's compiler unrolls completely."""
 _UNROLLED_ITERATIONS = 4
-"""Number of iterations of a longer loop that it unrolls."""
+"""The number of iterations that the compiler unrolls of a longer loop."""
 
 
 @dataclass
 class _Loops:
-    """The loops of a stage that one thread runs, outermost first: their extents, and whether they are unrolled."""
+    """The loops of a stage that a thread runs, outermost first: their extents, and whether they are unrolled."""
 
     loops: list[Loop]
     extents: list[np.ndarray]
@@ -59,13 +59,13 @@ class _Loops:
     marked: np.ndarray
     """Whether a loop is unrolled because of the schedule's limit of steps."""
     apart: np.ndarray
-    """Whether the back end's compiler must find common subexpressions of a loop's iterations."""
+    """Whether only the back end's compiler can find common subexpressions of a loop's iterations."""
 
     def total(self) -> np.ndarray:
         return _product(self.extents)
 
     def repeated(self, moved: set[Var]) -> np.ndarray:
-        """How often something runs that depends only on the loops in `moved`."""
+        """Return the number of executions of code that depends only on the loops in `moved`."""
         deepest = max((i for i, loop in enumerate(self.loops) if loop.var in moved), default=-1)
         count: np.ndarray = np.float64(1.0)  # type: ignore[assignment]
         flat = np.ones_like(self.extents[0], bool) if self.extents else np.True_
@@ -78,7 +78,7 @@ class _Loops:
         return count
 
     def rolled(self) -> np.ndarray:
-        """Return the iterations of the loops that remain loops."""
+        """Return the iterations of the loops that are not unrolled."""
         return _product([np.where(w, 1, e) for e, w in zip(self.extents, self.written, strict=True)])
 
 
@@ -110,7 +110,7 @@ class Work:
         self.unrolled = Unrolled(self.schedule, kernel, self.unrolls, {id(found): self._each(found) for found in dealt})
 
     def counts(self) -> Counts:
-        """All counts of the kernel."""
+        """Return all counts of the kernel."""
         made = self.made
         made["threads"], made["blocks"] = self.kernel.threads, self.kernel.blocks
         made["shared_bytes"] = self.kernel.bytes_in(MemoryScope.SHARED)
@@ -129,9 +129,7 @@ class Work:
         self.made[name] = self.made[name] + value
 
     def _unrolling(self) -> tuple[Number, Number]:
-        """The limit up to which the schedule unrolls loops, and whether we do it rather than the back end's
-        compiler.
-        """
+        """Return the schedule's limit of unrolling, and whether our pass unrolls, not the back end's compiler."""
         found: dict[str, Number] = {"auto_unroll_max_step": 0, "unroll_explicit": 1}
         for one in self.kernel.stages:
             for axis in one.stage.leaves:
@@ -148,7 +146,7 @@ class Work:
     # Stages with loops of their own
 
     def _loops(self, found: StageExtents) -> _Loops:
-        """The loops that one thread runs, without virtual threads that share the stage's results."""
+        """Return the loops that a thread runs, without virtual threads that share the stage's results."""
         local = {var for form in self._local_forms(found) for var, step in form.items() if moves(step)}
         loops = [loop for loop in found.path if loop.tag is None or found.is_copied(loop)]
         extents = [np.broadcast_to(found.loop_extents[loop.var], (self.count,)) for loop in loops]
@@ -163,7 +161,7 @@ class Work:
         return _Loops(loops, extents, written, marked, apart)
 
     def _local_forms(self, found: StageExtents) -> Iterable[LinearForm]:
-        """How indices of registers move: their loops are always unrolled."""
+        """Return the forms of indices of registers: their loops are always unrolled."""
         roots = {axis.var: form for axis, form in found.forms.items()}
         own = {loop.var for loop in found.path if loop.stage == found.stage.id and loop.tag is None}
         if found.scope is MemoryScope.LOCAL and not found.stage.is_output:
@@ -177,7 +175,7 @@ class Work:
                     yield {var: step for var, step in form.items() if var in own}
 
     def _source(self, load: n.Load) -> StageExtents | None:
-        """The stage of this kernel that a load reads; None for global memory."""
+        """Return the stage of this kernel that a load reads; None for global memory."""
         if not isinstance(load.source, Tensor):
             return None
         found = self.of.get(self.schedule.stage_of[load.source.op])
@@ -214,12 +212,12 @@ class Work:
                 times = times * self._distinct(found, forms, loops)
             place = self._place(load, source, axes)
             if source is not None:
-                # A guarded load stays by itself.
+                # A guarded load is not merged with others.
                 wide = 1 if guarded else self._merged(found, source, forms, loops)
                 self._load(load, source, place, times / wide, vector * wide)
                 continue
             # If we unroll, guarded loads become predicated loads that are issued together.
-            # Behind branches, a load that several results need is not found to be the same one.
+            # Behind branches, the compiler does not recognise a common load of several results.
             together = predicated & ~(branches & self.explicit)
             again = evaluations(found.body[0]) if guarded else 1
             times = np.where(together, times, times * again)
@@ -240,7 +238,7 @@ class Work:
         self._store(found, place, total / vector, vector)
 
     def _distinct(self, found: StageExtents, forms: list[LinearForm], loops: _Loops) -> Number:
-        """The part of unrolled loads that read something new: equal loads become one."""
+        """Return the fraction of unrolled loads that are distinct: equal loads become one."""
         written = {loop.var: flag for loop, flag in zip(loops.loops, loops.written, strict=True) if loop.tag is None}
         places, copies = np.ones(self.count), np.ones(self.count)
         for form in forms:
@@ -252,9 +250,9 @@ class Work:
         return np.minimum(places / copies, 1)
 
     def _merged(self, found: StageExtents, source: StageExtents, forms: list[LinearForm], loops: _Loops) -> Number:
-        """The number of loads of neighbouring words of shared memory that become one.
+        """Return the number of loads of neighbouring words of shared memory that become one load.
 
-        Unrolled, they are adjacent, and the back end's compiler joins them if the first is aligned.
+        After unrolling they are adjacent, and the back end's compiler merges them if the first is aligned.
         """
         steps = address_steps(forms, source.region)
         written = {loop.var: flag for loop, flag in zip(loops.loops, loops.written, strict=True) if loop.tag is None}
@@ -274,7 +272,7 @@ class Work:
         return wide
 
     def _vector(self, found: StageExtents) -> Number:
-        """The number of neighbours that one instruction stores."""
+        """Return the number of neighbours that one instruction stores."""
         last = found.stage.leaves[-1] if found.stage.leaves else None
         if last is None or found.stage.annotation(last).kind is not LoopKind.VECTORIZED:
             return 1
@@ -289,12 +287,12 @@ class Work:
         return not any(isinstance(at, At) and at.stage == found.stage.id for at in placed)
 
     def _each(self, found: StageExtents) -> np.ndarray:
-        """The number of times that each thread fills a part of a tile."""
+        """Return the number of parts of a tile that each thread fills."""
         each: np.ndarray = np.ceil(found.elements / (self.kernel.threads * self._vector(found)))
         return each
 
     def _ends_in_padding(self, found: StageExtents, each: np.ndarray) -> np.ndarray:
-        """Whether the last part of a tile is padding in every block, and so needs no load."""
+        """Return whether the last part of a tile is padding in every block, so that it needs no load."""
         last = (each - 1) * self.kernel.threads * self._vector(found)
         element = np.minimum(as_column(last) + self.lanes.number, as_column(found.elements - 1)).astype(np.int64)
         axes: dict[Var, np.ndarray] = {}
@@ -314,7 +312,7 @@ class Work:
         _, others, compares = self._operations(found)
         self._add("compares", times * compares)
         self._add("other_ops", times * others * vector)
-        # Tiles that are filled at the same place share a barrier, and the wait for their loads.
+        # Tiles filled at the same loop share a barrier, and the wait for their loads.
         self.made["barriers"] = np.maximum(self.made["barriers"], np.where(turns > 1, 2 * turns, 1))
         self.made["phases"] = np.maximum(self.made["phases"], turns)
         self._add("fill_loads", times)
@@ -323,25 +321,25 @@ class Work:
         element = self.lanes.number * as_column(vector)
         mine = unravelled(element, found.region)
         axes = {axis.var: index for axis, index in zip(found.stage.op.axis, mine, strict=True)}
-        # A warp wraps around the region; the shape of its part does not depend on the warp.
+        # The part of a warp wraps around the region; its shape is the same for all warps.
         for load in self.structure.loads(found.stage.id):
             source = self._source(load)
             place = self._place(load, source, axes)
             self._load(load, source, place, times, vector)
             if source is None:
-                # Unrolled loads are issued together. In a loop, guarded loads wait for their values one by one, and
-                # others by fours, since the back end's compiler unrolls long loops by four.
+                # Unrolled loads are issued together. In a loop, guarded loads wait for their values one by one. Others
+                # wait in groups of four, because the back end's compiler unrolls long loops by four.
                 checked, together = compares > 0, self.explicit | (each <= _MOST_UNROLLED_ITERATIONS)
                 if not checked:
                     together = together | (each <= self.unrolls)
                 self._add("fill_guarded", np.where(together & checked, times, 0))
                 self._add("fill_serial", np.where(together, 0, times if checked else times / _UNROLLED_ITERATIONS))
-                # Not all threads fill the last part. Its own condition makes it a branch: its loads are issued when the
-                # parts before it have arrived.
+                # Not all threads fill the last part. The condition makes it a branch: its loads are issued after the
+                # earlier parts have arrived.
                 partial = (found.elements % (self.kernel.threads * vector) != 0) & ~self._ends_in_padding(found, each)
                 self._add("fill_tails", np.where(partial, turns, 0) * checked)
                 self._add("first_tails", partial * checked)
-                # In a loop, a guarded load waits for its own value, and for the branch around it everywhere.
+                # In a loop, a guarded load waits for its value; everywhere, it waits for the branch around it.
                 alone = ~np.asarray(together) if checked else is_clipped(found)
                 self._add("fill_alone", np.where(alone, times, 0))
                 kind = load.dtype.bytes
@@ -354,7 +352,7 @@ class Work:
     # Accesses
 
     def _place(self, load: n.Load, source: StageExtents | None, axes: Mapping[Var, np.ndarray]) -> np.ndarray:
-        """The element that each lane loads."""
+        """Return the element that each lane loads."""
         zero = np.zeros_like(self.lanes.number)
         indices = [zero + np.asarray(value_of(index, axes)) for index in load.indices]
         return address(indices, source.region if source is not None else global_shape(load))
@@ -385,7 +383,7 @@ class Work:
         self, found: StageExtents, load: n.Load, forms: list[LinearForm], place: np.ndarray,
         times: Number, alone: Number, vector: Number,
     ) -> None:  # fmt: skip
-        """The sectors of direct loads: fetched ones, and hits of the cache by their bank conflicts."""
+        """Count the sectors of direct loads: fetched sectors, and cache hits weighted by their bank conflicts."""
         size, fresh = load.dtype.bytes, fresh_part(found, load, forms, self.memory)
         touched = sectors(place, size, self.memory, vector)
         wave = self.memory.banks * self.memory.word / self.memory.sector
@@ -395,7 +393,7 @@ class Work:
         self._add("near_sectors", times * (1 - fresh) * hit)
 
     def _footprint(self, found: StageExtents, load: n.Load, forms: list[LinearForm]) -> None:
-        """The bytes that a block reads, each once, and the bytes that the whole grid reads."""
+        """Count the distinct bytes that a block reads, and the bytes that the whole grid reads."""
         spans = block_spans(found, load, forms)
         near = sector_bytes(spans, load, self.memory)
         self._add("block_bytes", _product(spans) * load.dtype.bytes)

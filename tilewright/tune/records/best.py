@@ -1,13 +1,13 @@
-"""The best record: confirmed or resumed searches, `log best`, reports and `apply_history_best` ask `best_of`.
+"""The best record, for confirmed and resumed searches, `log best`, reports and `apply_history_best`.
 
-During a search, `session/trials.py::Tally` keeps a provisional best by `Trial.rank`, which knows no confirmations.
+During a search, `session/trials.py::Tally` keeps a provisional best by `Trial.rank`, which ignores confirmations.
 
-At its end, a search measures its best few configurations again, beside each other. The least time of a single
-measurement is partly luck, so such a confirmation replaces earlier times of its configuration and outranks all single
-measurements that the same device made before it. Measurements of a later, interrupted search compete with it again.
+At its end, a search measures its best few configurations again, in turns. The least time of a single measurement is
+partly luck. So a confirmation replaces earlier times of its configuration, and outranks all earlier single measurements
+by the same device. Measurements of a later, interrupted search compete with it again.
 
-The configuration that a search began with has a margin, the spread of its confirmation. A rival that is faster by less
-does not replace it.
+The initial configuration of a search has a margin, the spread of its confirmation. A rival that is faster by less than
+the margin does not replace it.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from .format import MeasureInput, Pair, mean_cost
 
 
 def best_of(pairs: Sequence[Pair]) -> Pair | None:
-    """Return the best of the records of one workload, or of rival strategies, on one target; None if there is none.
+    """Return the best record of a workload, or of rival strategies, on one target; None if there is none.
 
     A wrong answer excludes the unchecked records of its configuration; other failures have no effect. Checked records
-    come before unchecked ones, and of equal records the earlier is better.
+    rank before unchecked ones; among equal records, the earliest wins.
     """
     wrong = {_program(inp) for inp, result in pairs if result.error_no == MeasureErrorNo.WRONG_ANSWER}
     good = [
@@ -49,7 +49,7 @@ def best_of(pairs: Sequence[Pair]) -> Pair | None:
 
 
 def _program(inp: MeasureInput) -> tuple[Workload, Config]:
-    """The identity of a configuration: rival strategies may have equal choices."""
+    """Return the identity of a configuration, with its workload: rival strategies may have equal choices."""
     return inp.task.workload, inp.config
 
 

@@ -116,7 +116,7 @@ def encode(inp: MeasureInput, result: MeasureResult, protocol: str = "json") -> 
 
 
 def _numbers(result: MeasureResult) -> list[Any]:
-    """A result as a line has it."""
+    """Return a result in the form of a line."""
     try:
         error_no = int(result.error_no)
         costs = result.costs if error_no == MeasureErrorNo.NO_ERROR else FAILED
@@ -130,7 +130,7 @@ def _numbers(result: MeasureResult) -> list[Any]:
 
 
 def _seconds(costs: Any, error_no: int) -> tuple[float, ...]:
-    """Costs, if valid: numbers and, but for a failure, times."""
+    """Return costs if they are valid: numbers and, unless the measurement failed, times."""
     seconds = tuple(float(c) for c in costs)
     if not seconds or (error_no == MeasureErrorNo.NO_ERROR and not 0 < sum(seconds) < math.inf):
         raise ValueError(f"the costs are {costs!r}")
@@ -138,7 +138,7 @@ def _seconds(costs: Any, error_no: int) -> tuple[float, ...]:
 
 
 def decode(row: str, protocol: str = "json") -> Pair:
-    """The measurement of a line; raises UserError if it is none."""
+    """Return the measurement of a line; raise UserError if it has none."""
     only_json(protocol)
     if not isinstance(row, str):
         raise _foreign(f"it is {row!r}, no text")
@@ -160,12 +160,12 @@ def decode(row: str, protocol: str = "json") -> Pair:
 
 _LONGEST_REASON = 300
 _DEEPEST_BRACKETS = 64
-"""Brackets within brackets: a record has five, and a template's arguments seldom more."""
+"""The deepest nesting of brackets: a record has five levels, and a template's arguments seldom more."""
 _BRACKETS = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{}]')
 
 
 def _is_nested(row: str) -> bool:
-    """Whether the brackets of a line are nested too deep for a walk over their contents."""
+    """Return whether the brackets of a line are nested too deep for a recursive walk."""
     if row.count("[") + row.count("{") <= _DEEPEST_BRACKETS:
         return False
     depth = 0
@@ -185,7 +185,7 @@ def _is_text(value: str) -> bool:
 
 
 def _check_plain(value: Any) -> None:
-    """ValueError for data that templates cannot have been given: they run on numbers of 64 bits, and on text."""
+    """Raise ValueError for data that no template accepts: arguments are text and 64-bit numbers."""
     if isinstance(value, str):
         value.encode()
     elif isinstance(value, int):
@@ -199,7 +199,7 @@ def _check_plain(value: Any) -> None:
 
 
 def only_json(protocol: str) -> None:
-    """UserError for a way of writing records other than JSON."""
+    """Raise UserError for a protocol of records other than JSON."""
     if not isinstance(protocol, str) or protocol != "json":
         why = ": a pickled record runs any code when it is read" if str(protocol) == "pickle" else ""
         raise UserError(f"protocol {protocol!r} is not supported{why}", primitive="record", fix='use "json"')
@@ -215,7 +215,7 @@ def _foreign(why: str) -> UserError:
 
 
 def _current(line: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A line of today's format from one of version 0.1, whose keys are single letters."""
+    """Return a line of version 0.1, with its one-letter keys, in the current format."""
     if "i" not in line:
         return line
     target, name, args, kwargs, _, config = line["i"]
@@ -268,10 +268,10 @@ def _pair(
 
 
 def _quickly(row: str) -> Pair | None:
-    """Return the measurement of a line that is written as `encode` writes it; None for any other.
+    """Return the measurement of a line in the exact form of `encode`; None for any other line.
 
-    Its pieces are looked up by their text, as most of them stand in earlier lines. That is sound: each is a complete
-    value of JSON, and no key of the line stands twice.
+    Its pieces are looked up by their text, because most of them occur in earlier lines. That is sound: each piece is a
+    complete JSON value, and no key occurs twice.
     """
     head, _, rest = row.partition(', "config": {"index": ')
     index, _, rest = rest.partition(', "code_hash": null, "entity": [[')
@@ -316,7 +316,7 @@ def _notes(said: tuple[tuple[str, Any], ...]) -> Notes:
 
 
 def _note(value: Any) -> Any:
-    """A note as it may be shown and calculated with."""
+    """Return a note in a form that is safe to show and to calculate with."""
     if isinstance(value, str):
         return shorten(value)
     if isinstance(value, bool):
@@ -325,7 +325,7 @@ def _note(value: Any) -> Any:
 
 
 def pairs_of(given: Any, primitive: str) -> Iterator[Pair]:
-    """The measurements that a caller gives; raises UserError for other objects."""
+    """Yield the measurements of a caller's argument; raise UserError for other objects."""
     single = isinstance(given, str) or not isinstance(given, Iterable) or getattr(given, "ndim", 1) == 0
     for one in [given] if single else given:
         if not (isinstance(one, tuple) and len(one) == 2 and isinstance(one[0], MeasureInput)):
@@ -338,7 +338,7 @@ def pairs_of(given: Any, primitive: str) -> Iterator[Pair]:
 
 
 def measure_str_key(inp: MeasureInput, include_config: bool = True) -> str:
-    """The identity of a measured configuration, as text."""
+    """Return the identity of a measured configuration, as text."""
     if not isinstance(inp, MeasureInput):
         raise UserError(
             f"{inp!r} is not an input of a measurement", primitive="record.measure_str_key", fix="give a MeasureInput"
@@ -348,6 +348,6 @@ def measure_str_key(inp: MeasureInput, include_config: bool = True) -> str:
 
 
 def mean_cost(result: MeasureResult) -> float:
-    """Mean seconds of one run; `FAILED` after a failure."""
+    """Return the mean seconds of one run; `FAILED` after a failure."""
     costs = result.costs if result.error_no == MeasureErrorNo.NO_ERROR else FAILED
     return float(sum(costs) / len(costs))

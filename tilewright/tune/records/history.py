@@ -1,8 +1,8 @@
-"""The best that is known for a workload on a target, from the measurements of logs.
+"""The best known configuration of a workload on a target, from the measurements of logs.
 
-A measurement whose output nobody compared with a reference counts only if there is no other. A measurement that names
-no device counts for all targets with matching keys, as in the legacy API. One that names another device than the one at
-hand, or another compiler, is left to the search as advice.
+A measurement without a comparison of its output with a reference counts only if there is no other. A measurement
+without a device counts for all targets with matching keys, as in the legacy API. A measurement by another device or
+compiler is only advice for searches.
 """
 
 from __future__ import annotations
@@ -21,19 +21,20 @@ Key = tuple[str, Workload]
 
 
 def model_of(target: Target) -> str:
-    """The model that a target names; "unknown" if it names none."""
+    """Return the model of a target; "unknown" if it names none."""
     return dict(target.labels).get("model", "unknown")
 
 
 @functools.cache
 def device_name(kind: str) -> str:
-    """The name of the device of that kind that programs run on here; empty if there is none."""
+    """Return the name of this machine's device of a kind; empty if there is none."""
     found = device(kind)
     return found.name if found.exist else ""
 
 
 def applies(notes: Notes, kind: str, name_of: Callable[[str], str] = device_name) -> bool:
-    """Whether a measurement holds for this compiler and the device of `kind`; one that names neither holds for all."""
+    """Return whether a measurement is valid for this compiler and the device of `kind`. Without either name, it is
+    valid for all."""
     if notes.compiler and notes.compiler != COMPILER:
         return False
     if not notes.device:
@@ -49,14 +50,14 @@ class History:
         self.best_by_targetkey: dict[Key, Pair] = {}
         self.best_by_model: dict[Key, Pair] = {}
         self.foreign = 0
-        """Number of measurements left out because another device or compiler made them."""
+        """The number of measurements left out because they are by another device or compiler."""
         self._name_of = name_of
         self._known: dict[tuple[str, Workload], list[Pair]] = {}
         self._best: dict[tuple[str, Workload], Pair] = {}
         self.add(records)
 
     def add(self, records: Iterable[Pair]) -> None:
-        """Take in measurements; `best_of` says which is the best of a workload on a target."""
+        """Add measurements; `best_of` selects the best per workload and target."""
         touched: dict[tuple[str, Workload], None] = {}
         for inp, result in records:
             if result.error_no not in (MeasureErrorNo.NO_ERROR, MeasureErrorNo.WRONG_ANSWER):
@@ -88,9 +89,9 @@ class History:
             table[key] = best_of([*filter(None, [table.get(key)]), pair]) or pair
 
     def best(self, target: Target, workload: Workload) -> Pair | None:
-        """The best measurement for a workload: of the target's model if that is known, else of its keys.
+        """Return the best measurement for a workload: by the target's model if there is one, else by its keys.
 
-        One that names its device is not for a target of another kind, though both may have the key "gpu".
+        A measurement with a device is not used for a target of another kind, although both may have the key "gpu".
         """
         known = [self.best_by_model.get((model_of(target), workload))]
         known += [self.best_by_targetkey.get((key, workload)) for key in target.keys]
@@ -101,7 +102,7 @@ class History:
         return next((pair for pair in fits if pair[0].notes.checked), fits[0] if fits else None)
 
     def pairs(self) -> list[Pair]:
-        """The best measurements, each once."""
+        """Return the best measurements, each once."""
         seen: dict[int, Pair] = {}
         for pair in (*self.best_by_model.values(), *self.best_by_targetkey.values()):
             seen[id(pair)] = pair

@@ -1,7 +1,7 @@
-"""Log files: appended line by line so that nothing is lost, and read so that unreadable lines do no harm.
+"""Log files: appended line by line, so that nothing is lost; readers skip unreadable lines.
 
-A line is written in one piece under a lock, and is on its way to the disk when `append` returns. Killing the process
-loses at most the line being written. A line torn by an earlier crash stays a separate line.
+A line is written in one piece under a lock, and the system has it when `append` returns. Killing the process loses at
+most the line being written. A line torn by an earlier crash remains a separate line.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _SYNC_SECONDS = 1.0  # between two requests to the disk: power may fail too, but
 
 _LONGEST_LINE = 1 << 24
 _LONGEST_SKIP = 1 << 28
-"""Largest length (bytes) of a record, and of a line that is skipped before the rest of the file is given up."""
+"""The most bytes of a record, and of a line that is skipped. At a longer line, reading of the file stops."""
 _KINDS = {stat.S_IFIFO: "a pipe", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device", stat.S_IFDIR: "a folder",
           stat.S_IFSOCK: "a socket"}  # fmt: skip
 
@@ -60,11 +60,11 @@ class RecordLog:
 
     @property
     def regular_file(self) -> Path | None:
-        """The path, unless it is a pipe or a terminal, which keeps nothing that could be read."""
+        """Return the path; None for a pipe or a terminal, which cannot be read back."""
         return self.path if self.path.is_file() else None
 
     def known(self) -> Iterator[Pair]:
-        """The measurements that the log holds already."""
+        """Yield the measurements that are already in the log."""
         path = self.regular_file
         return load_from_file(path) if path is not None else iter(())
 
@@ -73,7 +73,7 @@ class RecordLog:
         self.append(encode(inp, result))
 
     def append(self, *lines: str) -> None:
-        """Write lines at the end of the file, each in one piece; raises UserError if that fails, as on a full disk."""
+        """Append lines, each in one piece; raise UserError if that fails, as on a full disk."""
         if self._on_disk and os.fstat(self._file).st_nlink == 0:  # deleted or replaced meanwhile
             fresh = self._open()
             os.close(self._file)
@@ -128,9 +128,9 @@ class SkippedLine:
 
 
 def read(source: Iterable[bytes | str], name: str, problems: list[SkippedLine] | None = None) -> Iterator[Pair]:
-    """The measurements in lines; empty lines and comments are passed over.
+    """Yield the measurements in lines; empty lines and comments are skipped.
 
-    A line that is not a record is put into `problems`, or reported to the `autotvm` logger, and skipped.
+    A line that is not a record is appended to `problems`, or reported to the `autotvm` logger, and skipped.
     """
     skipped = 0
     for number, row in enumerate(_rows(source, name), 1):
@@ -156,8 +156,8 @@ _UTF16 = (b"\xff\xfe", b"\xfe\xff")
 
 
 def _rows(source: Any, name: str) -> Iterator[bytes | str | None]:
-    """The lines of an open file, or the given lines; None for a line that is too long. UserError for text of another
-    kind."""
+    """Yield the lines of an open file, or the given lines; None for a line that is too long. Raise UserError for other
+    objects."""
     lines = _lines(source) if hasattr(source, "readline") else iter(source)
     try:
         for number, row in enumerate(lines):
@@ -181,7 +181,7 @@ def _not_utf8(name: str, why: str) -> UserError:
 
 
 def _lines(file: IO[Any]) -> Iterator[bytes | str | None]:
-    """Yield the lines of a file; a line may be endless."""
+    """Yield the lines of a file; None for a line that is too long."""
     while row := file.readline(_LONGEST_LINE):
         if len(row) < _LONGEST_LINE or row[-1:] in ("\n", b"\n"):
             yield row

@@ -1,1 +1,1 @@
-"""Which configurations to try next: grid, random, genetic, and annealing on a learned model."""
+"""Searches, which propose configurations: grid, random, genetic, droplet, annealing on a learned model, and guided."""

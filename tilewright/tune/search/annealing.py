@@ -1,8 +1,8 @@
 """Simulated annealing on a learned model.
 
-Points walk through the space, one knob per step, and a model of the knobs decides which steps they keep. Such steps are
-cheap, so walks are long. The best points on the way, thinned out so that they differ, are proposed. If a model of the
-loop nest is wanted too, it chooses among the candidates that turned out to be possible.
+Points walk through the space, one knob per step, and a model of the knobs accepts or rejects steps. Such steps are
+cheap, so walks are long. The best points on the way are proposed, thinned out so that they differ. If a model of the
+loop nest is requested, it ranks the proposed candidates that can run.
 """
 
 from __future__ import annotations
@@ -17,19 +17,18 @@ from .search import Search, Seen
 from .trees import TreeModel
 
 _LEAST_RESULTS = 8
-"""Least number of results to learn from."""
+"""The least number of results to learn from."""
 _RESULTS_WITHOUT_ADVICE = 64
-"""Number of results from which on advice is no longer needed."""
+"""The least number of results with which advice is ignored."""
 _INSPECTED_PER_TRIAL = 4
-"""Number of candidates whose loop nests are inspected, per measured one."""
+"""The number of inspected loop nests per measured candidate."""
 
 
 class AnnealingSearch(Search):
-    """Random at first, then the candidates that the model expects to be fastest, with a part (`explore`) still at
-    random.
+    """Proposes random candidates first, then the fastest by the model, with a random fraction `explore`.
 
-    `feature_kind`: "knob", "itervar" or "curve"; `plan_size`: how many points are planned at a time;
-    `chains`, `steps`: how many points walk, and how far.
+    `feature_kind`: "knob", "itervar" or "curve"; `plan_size`: the number of points to plan at a time. `chains`,
+    `steps`: the number of walking points, and of their steps.
     """
 
     def __init__(
@@ -58,12 +57,12 @@ class AnnealingSearch(Search):
 
     @property
     def results(self) -> list[Seen]:
-        """The results that it has learned from, in their order."""
+        """The results that the model has learned from, in order."""
         return list(self._seen.values())
 
     @property
     def advice(self) -> list[Seen]:
-        """The results from elsewhere, scored relative to the best of them."""
+        """The results of other devices or compilers, scored relative to the best of them."""
         return list(self._advice.values())
 
     def overshoot(self, count: int) -> int:
@@ -98,12 +97,12 @@ class AnnealingSearch(Search):
             self._unlearned["knobs"] = True
 
     def _scores(self) -> dict[int, float]:
-        """Normalised scores between 0 and 1; none if nothing could run."""
+        """Return scores normalised to 0 .. 1; none if nothing could run."""
         top = max((seen.score for seen in self._seen.values()), default=0.0)
         return {i: seen.score / top for i, seen in self._seen.items()} if top > 0 else {}
 
     def _refit_knobs(self) -> None:
-        """Learn which choices are good, if there are new results and enough of them."""
+        """Fit the model of choices if there are enough new results."""
         if not self._unlearned["knobs"] or not self._tables:
             return
         self._unlearned["knobs"] = False
@@ -113,7 +112,7 @@ class AnnealingSearch(Search):
         self._knobs = self._fitted(scores, lambda order: self._rows(np.array([self.space.point(i) for i in order])))
 
     def _refit_nest(self) -> None:
-        """Learn which loop nests are good, likewise."""
+        """Fit the model of loop nests, likewise."""
         if not self._unlearned["nest"] or self.feature_kind == "knob":
             return
         self._unlearned["nest"] = False
@@ -125,10 +124,10 @@ class AnnealingSearch(Search):
             self._nest = self._fitted(known, lambda order: self._nest_rows(order, looked))
 
     def _fitted(self, scores: Mapping[int, float], rows: Callable[[list[int]], np.ndarray]) -> TreeModel | None:
-        """A model of `scores`; None if they are too few."""
+        """Return a model of `scores`; None if there are too few."""
         if len(scores) < _LEAST_RESULTS:
             return None
-        # In the order of the indices: results come in the order in which they are done, which is never the same.
+        # Sorted by index, because the order in which results arrive is not reproducible.
         order = sorted(scores)
         model = TreeModel(int(self.rng.integers(1 << 30)))
         model.fit(rows(order), np.array([scores[i] for i in order]))
@@ -142,7 +141,7 @@ class AnnealingSearch(Search):
         return np.concatenate([nest, self._rows(np.array([self.space.point(i) for i in indices]))], axis=1)
 
     def _anneal(self, model: TreeModel, wanted: int) -> list[int]:
-        """Walk; returns the best points passed that were not tried, best first."""
+        """Walk through the space; return the best untried points on the way, best first."""
         points = self._starts()
         scores = model.predict(self._rows(points))
         passed: dict[int, float] = {}
@@ -160,14 +159,15 @@ class AnnealingSearch(Search):
         return self._thinned(best[: 8 * wanted], wanted)
 
     def _starts(self) -> np.ndarray:
-        """A quarter from the best known ones, the rest at random: the best so far is only one of many local optima."""
+        """Return start points: a quarter from the best known points, the rest at random, because there are many local
+        optima."""
         best = sorted(self._seen.values(), key=lambda seen: (-seen.score, seen.index))[: self._chains // 4]
         known = np.array([self.space.point(seen.index) for seen in best if seen.score > 0])
         drawn = self.space.draw(self.rng, self._chains - len(known))
         return np.concatenate([known.reshape(-1, len(self.space.dims)), drawn]).astype(np.int64)
 
     def _step(self, points: np.ndarray) -> np.ndarray:
-        """Each point with one knob at another place; a step that predicates rule out is not taken."""
+        """Return each point with one other choice; a point is unchanged if predicates rule out its step."""
         knob = self.rng.integers(points.shape[1], size=len(points))
         place = self.rng.integers(np.array(self.space.dims)[knob])
         moved = points.copy()
@@ -181,7 +181,7 @@ class AnnealingSearch(Search):
                 passed[index] = score
 
     def _thinned(self, best: list[int], wanted: int) -> list[int]:
-        """The candidates of a ranking that differ in two knobs or more from each selected one; then the rest."""
+        """Return the candidates of a ranking that differ in two or more knobs from each other, then the rest."""
         taken: list[int] = []
         places = np.zeros((0, len(self.space.dims)), dtype=np.int64)
         rest = []

@@ -1,6 +1,6 @@
-"""Coordinate descent: measure the neighbours of the best, move to a faster one, else enlarge the step.
+"""Coordinate descent: measure the neighbours of the best point, move to a faster neighbour, else enlarge the step.
 
-After the tuner of this name (Canesche et al., "The Droplet Search Algorithm for Kernel Scheduling", 2024).
+The algorithm is Droplet search (Canesche et al., "The Droplet Search Algorithm for Kernel Scheduling", 2024).
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from ..space.space import Space
 from .search import Search, Seen
 
 AROUND = 16
-"""Least number of configurations around the best: if there are fewer in line with it, two knobs move at a time."""
+"""The least number of neighbours: if fewer neighbours differ in one knob, neighbours that differ in two are added."""
 
 
 class DropletSearch(Search):
-    """Descends from `start`; ends if no neighbour of the best is faster at any step."""
+    """Descends from `start`; ends if no neighbour of the best point is faster with any step."""
 
     def __init__(self, space: Space, start: Sequence[int] | None = None, seed: int | None = None) -> None:
         super().__init__(space, seed)
@@ -31,12 +31,12 @@ class DropletSearch(Search):
 
     @property
     def best(self) -> tuple[tuple[int, ...], float]:
-        """The point that the search stands at, and its score."""
+        """Return the current point of the search, and its score."""
         return self._at, self._scores.get(self.space.index(self._at), 0.0)
 
     @property
     def around(self) -> list[int]:
-        """The next configurations to measure; empty if the search is over."""
+        """Return the next configurations to measure; an empty list if the search has ended."""
         if not self._begun:
             return [self.space.index(self.start), *self._neighbours()]
         while self.step < max(self.space.dims, default=0):
@@ -61,8 +61,7 @@ class DropletSearch(Search):
             self._at, self.step = self.space.point(best), 1
 
     def _neighbours(self) -> Iterator[int]:
-        """The configurations a step away that were not tried: in line with the best, then in two knobs at once if these
-        are few."""
+        """Yield the untried configurations a step away: with one other choice, then with two if these are few."""
         dims = [k for k, size in enumerate(self.space.dims) if size > 1]
         moves: list[tuple[tuple[int, int], ...]] = [((k, by),) for k in dims for by in (self.step, -self.step)]
         if len(moves) < AROUND:
@@ -77,7 +76,7 @@ class DropletSearch(Search):
                 yield index
 
     def _checked(self, start: Sequence[int] | None) -> tuple[int, ...]:
-        """The point to begin at: the one given, else the first that no predicate rules out."""
+        """Return the start point: the given one, else the first one that no predicate rules out."""
         if start is None:
             return self.space.point(next(iter(self.space), 0))
         dims = self.space.dims

@@ -47,7 +47,7 @@ class GeneticSearch(Search):
         self.mutation_prob = mutation_prob
         self._scores: dict[int, float] = {}
         self._fittest: list[int] = []
-        """Of all that were seen, as many of the best as are parents."""
+        """The best candidates seen so far, one per parent slot."""
 
     def propose(self, count: int) -> list[int]:
         found: list[int] = []
@@ -61,7 +61,7 @@ class GeneticSearch(Search):
 
     @cached_property
     def first_generation(self) -> list[int]:
-        """Random configurations, each once, that are proposed before anything is known."""
+        """Return distinct random configurations, which are proposed first."""
         if self.space.range_length <= ENUMERABLE:
             valid = np.array([i for i in range(self.space.range_length) if self.space.is_index_valid(i)])
             drawn: list[int] = self.rng.permutation(valid)[: self.pop_size].tolist()
@@ -75,17 +75,17 @@ class GeneticSearch(Search):
     def learn(self, results: Sequence[Seen]) -> None:
         fell = any(seen.score < self._scores.get(seen.index, seen.score) for seen in results)
         self._scores.update({seen.index: seen.score for seen in results})
-        # One that is measured again and falls behind may leave its place to any other one.
+        # A configuration that is slower when measured again may be replaced by any other one.
         among = self._scores if fell else {*self._fittest, *(seen.index for seen in results)}
         good = (i for i in among if self._scores[i] > 0)
         self._fittest = nsmallest(self.pop_size, good, key=lambda i: (-self._scores[i], i))
 
     def _parents(self) -> list[int]:
-        """The fittest; none until a generation of random ones has been seen."""
+        """Return the fittest; none until the random generation has been measured."""
         return self._fittest if len(self._scores) >= self.pop_size and len(self._fittest) >= 2 else []
 
     def _children(self, count: int) -> np.ndarray:
-        """Points of `count` children; without points that predicates rule out."""
+        """Return `count` children as points, without points that predicates rule out."""
         parents = self._parents()
         points = np.array([self.space.point(i) for i in parents])
         scores = np.array([self._scores[i] for i in parents])

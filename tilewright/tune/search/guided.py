@@ -1,10 +1,10 @@
 """Guided search: measure the candidates that a machine model predicts to be fastest, with credit for its uncertainty.
 
-It begins with the ranking of the space by the machine model, so that the first batch is already good. Results correct
-the model (`model/learned.py`). Candidates are neighbours and crossings of an elite pool, which holds the best of
-different kinds, the best of the ranking, and some at random. It proposes the candidates with the shortest expected time
-after a share of the uncertainty is subtracted. After a few batches without gain, one batch explores elsewhere: away
-from the elite pool.
+The search begins with the ranking of the space by the machine model, so that the first batch is already good. Results
+correct the model (`model/learned.py`). Candidates are mutations and crossovers of the best configurations of different
+kinds, the best of the ranking, and random ones. The search proposes the candidates with the shortest expected time less
+a share of the uncertainty. After a few batches without gain, one batch explores elsewhere, away from the best
+configurations.
 """
 
 from __future__ import annotations
@@ -36,22 +36,22 @@ _RANDOM_CANDIDATES = 192
 _RANKED_CANDIDATES = 256
 """Candidates of a batch by their origin."""
 _LEAST_DISTANCE = 0.15
-"""Candidates whose features differ less (in standard deviations of the pool) are not measured in one batch."""
+"""The least distance of features between candidates of a batch, in standard deviations of the pool."""
 _BATCHES_WITHOUT_GAIN = 3
-"""Number of batches without gain after which the search explores elsewhere."""
+"""The number of batches without gain after which the search explores elsewhere."""
 _LEAST_GAIN_FACTOR = 1.005
 _SAMPLE_SIZES = (32, 160)
 """The sizes of the samples that show whether the model covers a space."""
 _MOST_STRUCTURES_SHARE = 0.94
 """The model covers a space unless a sample has more structures than this share of its configurations."""
 _MOST_RESULTS_LEARNED = 600
-"""Number of results to learn from, the fastest first."""
+"""The most results to learn from, the fastest first."""
 _FAILURE_SLOWDOWN = 8.0
-"""A failure counts as a run that is slower than predicted by this factor."""
+"""The factor on the predicted time that a failure counts as."""
 
 
 def automatic(task: Task, seed: int | None = None, least_gain: float = 0.0) -> Search:
-    """Return the default search: guided by the model if that covers the task, else annealing."""
+    """Return the default search: `GuidedSearch` if the model covers the task, else annealing."""
     if task.target is not None and task.target.is_gpu and task.target.has_warps and task.config_space.knobs:
         try:
             guided = GuidedSearch(task, seed, least_gain=least_gain)
@@ -66,7 +66,7 @@ class GuidedSearch(Search):
     """Proposes the candidates that the machine model, corrected by measurements, expects to be fastest.
 
     The logarithm of a predicted time is lowered by `caution` standard deviations. Unless `least_gain` is 0, the search
-    ends when no lowered time is shorter than the best time by this fraction. `effort` is that of the initial ranking.
+    ends when no lowered time beats the best time by this fraction. `effort` is the effort of the initial ranking.
     """
 
     def __init__(
@@ -137,7 +137,7 @@ class GuidedSearch(Search):
         if not self._unlearned:
             return
         self._unlearned = False
-        # In the order of their times and indices: results come in the order in which they are done, never the same.
+        # Sorted by time and index, because the order in which results arrive is not reproducible.
         known = self._features(sorted(self._seconds, key=lambda i: (self._seconds[i], i))[:_MOST_RESULTS_LEARNED])
         failed = self._features(sorted(self._failed))[: _MOST_RESULTS_LEARNED // 4]
         if len(known) < 2:
@@ -171,7 +171,7 @@ class GuidedSearch(Search):
         return found
 
     def _pool(self, elsewhere: bool) -> list[int]:
-        """Return candidates: around the elite (or away from it), from the ranking, and at random.
+        """Return candidates: around the elite (or, with `elsewhere`, away from it), from the ranking, and at random.
 
         A small space is returned as a whole.
         """
@@ -207,7 +207,7 @@ class GuidedSearch(Search):
         return found
 
     def _chosen(self, pool: list[int], count: int, best: float) -> list[int]:
-        """The most promising of a pool, each unlike the earlier ones."""
+        """Return the most promising candidates of a pool that differ from each other."""
         rows = np.array([self._rows[i] for i in pool])
         estimate = self._corrections.estimate(rows, np.array([self._predicted[i] for i in pool]))
         hope = estimate.mean - self.caution * estimate.deviation
@@ -233,7 +233,7 @@ class GuidedSearch(Search):
         return [pool[place] for place in dict.fromkeys((*taken, *order))]
 
     def _features(self, indices: Sequence[int]) -> list[int]:
-        """Have rows of features made; returns the indices that can run and are modelled."""
+        """Compute missing rows of features; return the indices that can run and are modelled."""
         new = [i for i in indices if i not in self._predicted]
         if new:
             points = np.array([self.space.point(i) for i in new], dtype=np.int64)
@@ -246,5 +246,5 @@ class GuidedSearch(Search):
 
 
 def _kind(row: np.ndarray) -> tuple[float, ...]:
-    """The kind of a configuration: its threads and blocks."""
+    """Return the kind of a configuration: its threads and blocks."""
     return tuple(row[:2].round(2).tolist())

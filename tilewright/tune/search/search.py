@@ -1,6 +1,6 @@
 """The interface of searches: propose configurations that were not tried yet, and learn from results.
 
-`tune/session/run.py` asks for proposals, and has `tune/session/prefilter.py` inspect them before they are measured.
+`tune/session/run.py` asks for proposals; `tune/session/prefilter.py` inspects them before they are measured.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from ..analysis.features import Features
 from ..space.space import Space
 
 ENUMERABLE = 1 << 16
-"""Spaces up to this size are listed, so that the last configurations are found as quickly as the first."""
+"""The largest size of a space with listed indices, so that the last configurations are found as quickly as the
+first."""
 _MOST_ADVISED = 8
 
 
@@ -34,7 +35,7 @@ class Search(ABC):
     """Proposes indices of a space. The same seed gives the same proposals for the same results."""
 
     feature_kind = "knob"
-    """Which features of candidates it learns from ("knob": the configuration's own numbers)."""
+    """The kind of features that the search learns from; "knob" means the configuration's own numbers."""
 
     def __init__(self, space: Space, seed: int | None = None) -> None:
         if seed is not None and (not isinstance(seed, (int, np.integer)) or seed < 0):
@@ -51,51 +52,51 @@ class Search(ABC):
 
     @abstractmethod
     def propose(self, count: int) -> list[int]:
-        """Up to `count` configurations that were not proposed or skipped before; none when all were."""
+        """Return up to `count` configurations that were neither proposed nor skipped; none if there are no more."""
 
     def has_next(self) -> bool:
-        """Whether something is left to propose."""
+        """Return whether configurations are left to propose."""
         return len(self.tried) < self.space.size
 
     def meet(self, device: str) -> None:  # noqa: B027  # not every search cares
-        """Hear the name of the device that measures, before the first proposal."""
+        """Receive the name of the device that measures, before the first proposal."""
 
     def predicted(self, index: int) -> float:
-        """The seconds that a configuration is expected to take; 0 if unknown."""
+        """Return the expected seconds of a configuration; 0 if unknown."""
         return 0.0
 
     def learn(self, results: Sequence[Seen]) -> None:  # noqa: B027  # not every search learns
-        """Take results into account."""
+        """Learn from results."""
 
     def advise(self, results: Sequence[Seen]) -> None:
-        """Take results from elsewhere (another device or compiler) as advice: the best of them are tried first."""
+        """Receive results of another device or compiler as advice: the best of them are tried first."""
         best = sorted((seen for seen in results if seen.score > 0), key=lambda seen: (-seen.score, seen.index))
         self._advised += [seen.index for seen in best[:_MOST_ADVISED]]
 
     def suggest(self, indices: Sequence[int]) -> None:
-        """Try these first."""
+        """Propose these configurations first."""
         self._advised += indices
 
     def rank(self, looks: Mapping[int, Features]) -> list[int]:
-        """Candidates that turned out to be possible, the most promising first; `looks` has their features."""
+        """Return candidates that can run, the most promising first; `looks` has their features."""
         return list(looks)
 
     def skip(self, indices: Sequence[int]) -> None:
-        """Never propose these."""
+        """Never propose these configurations."""
         self.tried.update(indices)
 
     def release(self, indices: Sequence[int]) -> None:
-        """Take back proposals that are not measured now: they may be proposed again."""
+        """Take back proposals that will not be measured now; they may be proposed again."""
         self.tried.difference_update(indices)
         if self._listed is not None:
             self._listed += indices
 
     def overshoot(self, count: int) -> int:
-        """How many to propose if `count` are wanted: `rank` chooses among them."""
+        """Return the number of candidates to propose if `count` are wanted: `rank` selects among them."""
         return count
 
     def fresh(self, count: int) -> list[int]:
-        """Random configurations that were not tried, advised ones first; they count as tried now."""
+        """Return untried random configurations, advised ones first, and mark them as tried."""
         found = self._new(self._advised, count)
         self._advised = [i for i in self._advised if i not in self.tried]
         if self.space.range_length > ENUMERABLE:
@@ -114,7 +115,7 @@ class Search(ABC):
         return found
 
     def _new(self, indices: Sequence[int], count: int) -> list[int]:
-        """The first `count` of `indices` that were not tried, now marked so."""
+        """Return the first `count` untried indices, and mark them as tried."""
         kept: list[int] = []
         for index in indices:
             if len(kept) < count and index not in self.tried:

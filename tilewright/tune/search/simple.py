@@ -11,7 +11,7 @@ from .search import Search
 
 
 class GridSearch(Search):
-    """All configurations in the order of their indices, from `start` up to and without `stop`."""
+    """Proposes all configurations in the order of their indices, from `start` to `stop`, exclusive."""
 
     def __init__(self, space: Space, start: int = 0, stop: int | None = None, seed: int | None = None) -> None:
         super().__init__(space, seed)
@@ -33,11 +33,11 @@ class GridSearch(Search):
 
 
 class RandomSearch(Search):
-    """Configurations at random, none twice; only indices from `start` up to and without `stop` if given."""
+    """Proposes distinct random configurations, with indices from `start` to `stop`, exclusive, if given."""
 
     def __init__(self, space: Space, seed: int | None = None, start: int = 0, stop: int | None = None) -> None:
         super().__init__(space, seed)
-        self._random = Random(None if seed is None else int(seed))  # NumPy's draws no numbers beyond 64 bits
+        self._random = Random(None if seed is None else int(seed))  # NumPy's generators draw no numbers beyond 64 bits
         self._range = (
             None if start == 0 and stop is None else (start, min(stop or space.range_length, space.range_length))
         )
@@ -50,7 +50,7 @@ class RandomSearch(Search):
             if len(found) < count:
                 drawn = [self._random.randrange(*self._range) for _ in range(2 * count + 8)]
                 found += self._new([i for i in drawn if self.space.is_index_valid(i)], count - len(found))
-        if len(found) < count:  # few are left, and hard to hit
+        if len(found) < count:  # few are left, and random draws seldom hit them
             found += self._new(list(islice(self._left(), count - len(found))), count - len(found))
         return found
 
@@ -58,6 +58,6 @@ class RandomSearch(Search):
         return super().has_next() if self._range is None else next(self._left(), None) is not None
 
     def _left(self) -> Iterator[int]:
-        """The indices of the range that were not tried, ascending."""
+        """Yield the untried indices of the range, ascending."""
         valid = self.space.is_index_valid
         return (i for i in range(*(self._range or (0, 0))) if i not in self.tried and valid(i))

@@ -15,9 +15,9 @@ from ..task import Task
 from .search import Search, Seen
 
 _LONGEST_BATCH_FACTOR = 64
-"""Largest length of a batch, as a multiple of the requested length."""
+"""The largest length of a batch, as a multiple of the requested length."""
 _MOST_BATCHES_WITHOUT_NEW = 1000
-"""Number of batches in a row without anything new that ends the search."""
+"""The number of consecutive batches without new configurations after which the search ends."""
 
 
 class Searching(Protocol):
@@ -31,7 +31,7 @@ class Searching(Protocol):
 
 
 class SubclassSearch(Search):
-    """Asks a tuner for configurations, and tells it the results in the order in which it gave them, as it may count on.
+    """Asks a tuner for configurations, and reports results in the order of its proposals, on which it may rely.
 
     A repeated candidate is measured once, and reported twice.
     """
@@ -54,7 +54,7 @@ class SubclassSearch(Search):
         return []
 
     def _batch(self, count: int) -> list[Config]:
-        """The next batch of the tuner; raises UserError if it is not a batch, or has no end."""
+        """Return the next batch of the tuner; raise UserError if it is not a batch, or is endless."""
         most = _LONGEST_BATCH_FACTOR * count + _LONGEST_BATCH_FACTOR
         given: Any = self._tuner.next_batch(count)
         batch = list(islice(given, most + 1)) if isinstance(given, Iterable) else None

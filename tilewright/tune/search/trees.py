@@ -11,9 +11,9 @@ import numpy as np
 
 @dataclass(frozen=True)
 class _Trees:
-    """Trees in which all nodes of a level split.
+    """Trees with splits at all nodes of each level.
 
-    `feature[level]` and `cut[level]` have a row for each tree and a column for each node, `value` one for each leaf.
+    `feature[level]` and `cut[level]` have a row per tree and a column per node; `value` has a column per leaf.
     """
 
     feature: tuple[np.ndarray, ...]
@@ -22,7 +22,7 @@ class _Trees:
 
     @staticmethod
     def together(parts: Sequence[_Trees]) -> _Trees:
-        """Return all trees of the parts."""
+        """Return all trees of `parts`."""
         features, cuts = (
             zip(*(part.feature for part in parts), strict=True),
             zip(*(part.cut for part in parts), strict=True),
@@ -34,7 +34,7 @@ class _Trees:
         )
 
     def values(self, bins: np.ndarray) -> np.ndarray:
-        """Return the prediction of each tree, by row, for each column of `bins`, which has a row for each feature."""
+        """Return the predictions, a row per tree, for each column of `bins`, which has a row per feature."""
         trees, count = len(self.value), bins.shape[1]
         flat, place = bins.reshape(-1), np.arange(count)
         node = np.zeros((trees, count), dtype=np.int64)
@@ -48,7 +48,7 @@ class _Trees:
 class TreeModel:
     """Gradient-boosted trees: features in quantile bins, squared error on the rank of the scores.
 
-    It orders recorded configurations as well as xgboost does: docs/notes/search-model.md has the figures.
+    The model ranks recorded configurations as well as xgboost does: docs/notes/search-model.md has the figures.
     """
 
     def __init__(self, seed: int = 0, rounds: int = 80, depth: int = 4, rate: float = 0.15, bins: int = 16) -> None:
@@ -62,12 +62,12 @@ class TreeModel:
         self._trees: _Trees | None = None
 
     def fit(self, rows: np.ndarray, scores: np.ndarray) -> None:
-        """Learn from rows of features, and scores: 0 for failures, 1 for the fastest. Earlier results are forgotten."""
+        """Fit to rows of features and scores: 0 for failures, 1 for the fastest. Earlier fits are discarded."""
         self._rng = np.random.default_rng(self._seed)
         quantiles = np.linspace(0, 1, self._bins + 1)[1:-1]
         self._edges = [np.unique(np.quantile(column, quantiles)) for column in rows.T]
         bins = self._binned(rows)
-        # Only the order matters, and a score far above the others must not drown them.
+        # Only the order matters: a score far above the others must not dominate.
         order = scores.argsort(kind="stable").argsort(kind="stable") / max(len(scores) - 1, 1)
         wanted = np.where(scores > 0, 0.25 + 0.5 * order + 0.25 * scores / max(scores.max(), 1e-30), 0.0)
         wanted = wanted - wanted.mean()
@@ -80,7 +80,7 @@ class TreeModel:
         self._trees = _Trees.together(trees)
 
     def predict(self, rows: np.ndarray) -> np.ndarray:
-        """Return a number for each row, larger for candidates that should be faster; only the order matters."""
+        """Return a number per row, larger for candidates that should be faster; only the order is meaningful."""
         bins = self._binned(rows[:, : len(self._edges)])
         if self._trees is None:
             return np.zeros(len(rows))
@@ -88,7 +88,7 @@ class TreeModel:
         return total
 
     def _binned(self, rows: np.ndarray) -> np.ndarray:
-        """Return the bins of the features, a row for each feature."""
+        """Return the bins of the features, a row per feature."""
         columns = [np.searchsorted(edges, column) for edges, column in zip(self._edges, rows.T, strict=True)]
         return np.stack(columns) if columns else np.zeros((1, len(rows)), dtype=np.int64)
 
@@ -109,7 +109,7 @@ class TreeModel:
     def _split(
         self, bins: np.ndarray, gradient: np.ndarray, node: np.ndarray, nodes: int
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Return the best feature and cut of each node: with the largest difference of both sides' means."""
+        """Return the best feature and cut of each node, by the difference of both sides' means."""
         shape = (len(bins), nodes, self._bins)
         cells = (((np.arange(len(bins)) * nodes)[:, None] + node) * self._bins + bins).reshape(-1)
         count = np.bincount(cells, minlength=math.prod(shape)).reshape(shape).cumsum(axis=2)

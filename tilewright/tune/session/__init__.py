@@ -1,1 +1,1 @@
-"""One run of tuning: candidates inspected, measured, remembered and shown, until the trials are used up."""
+"""Tuning runs: they inspect, measure, record and show candidates until the trials are used up."""

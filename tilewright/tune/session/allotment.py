@@ -1,19 +1,19 @@
-"""Decide which of many tasks gets the next slice of a budget: the one with the largest expected gain.
+"""The allotment of a budget to many tasks: the task with the largest expected gain gets the next slice.
 
-The aim is to minimise f = Σ wᵢ gᵢ, with gᵢ the least time of task i so far and wᵢ its weight, such as how often a
-network runs it. The rule is the task scheduler of Ansor (Zheng et al., OSDI 2020, section 6 and appendix A): with tᵢ
-trials of task i,
+The aim is to minimise `f = Σ wᵢ gᵢ`. Here gᵢ is the least time of task i so far, and wᵢ is its weight, such as its
+number of uses in a network. The rule is the task scheduler of Ansor (Zheng et al., OSDI 2020, section 6 and appendix
+A): with tᵢ trials of task i,
 
     |∂f/∂tᵢ| ≈ wᵢ (α (gᵢ(tᵢ − Δ) − gᵢ(tᵢ)) / Δ + (1 − α) max(gᵢ(tᵢ) / tᵢ, gᵢ(tᵢ) − β Cᵢ / max Vₖ))
 
-The first term is the gain of the last Δ trials. The second is optimism, which shrinks with the number of trials, or
-rises if tasks of the same template reach rates Vₖ at which the Cᵢ operations of this one would take less than gᵢ / β.
-Unlike in the paper, trials of different tasks take different times, so gains are compared per second. Each task begins
-with one slice, in order.
+The first term is the gain of the last Δ trials. The second term is optimism, which shrinks with the number of trials.
+It rises if the Cᵢ operations of this task would, at the rates Vₖ of its template, take less than gᵢ / β. Unlike in the
+paper, gains are compared per second, because trials of different tasks take different times. Each task begins with one
+slice, in order.
 
-Tasks of one layer are rivals: strategies of which the layer uses the fastest, so gᵢ is the least time of all of them.
-With its next slice, a rival is expected to reach its own gᵢ less the gain expected by the rule above. That counts as
-far as it lies below the least time of the layer. A strategy far behind thus gets no more trials.
+Tasks of one layer are rivals: strategies for the same layer, which uses the fastest. So gᵢ is the least time of all of
+them. With its next slice, a rival should reach its own least time minus the gain by the rule above. Only the part of
+that gain below the layer's least time counts. So a strategy far behind gets no more trials.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 ALPHA, BETA = 0.2, 2.0
-"""The weight of recent gains, and how far a task is trusted to reach the rate of others like it: Ansor's values."""
+"""The weight of recent gains, and the trust that a task reaches the rate of similar tasks: Ansor's values."""
 SLICE = 8
-"""Trials that a task is given at a time."""
+"""The number of trials per slice."""
 WINDOW = 24
-"""Trials that count as recent."""
+"""The number of trials that count as recent."""
 _MOST_SPEEDUP = 8.0
-"""The largest factor by which one slice is expected to make a strategy faster."""
+"""The largest expected speedup of a strategy by one slice."""
 _LEAST_SECONDS = 1e-3
 
 
 @dataclass
 class TaskShare:
-    """One task: its kind (the template), the operations of one run, and its weight.
+    """A task: its kind (the template), the operations of one run, and its weight.
 
-    `costs` has the least seconds after each trial, infinite until something was measured; `given` counts the trials
-    assigned, `spent` the seconds of finished ones. `layer` is the same for tasks that are rivals.
+    `costs` has the least seconds after each trial, infinite before the first success. `given` is the number of assigned
+    trials, `spent` the seconds of finished trials. Rivals have the same `layer`.
     """
 
     kind: str
@@ -47,7 +47,7 @@ class TaskShare:
     given: int = 0
     spent: float = 0.0
     over: bool = False
-    """Whether nothing is left to try."""
+    """Whether no configuration is left to try."""
     layer: int | None = None
 
     @property
@@ -56,7 +56,7 @@ class TaskShare:
         return self.costs[-1] if self.costs else float("inf")
 
     def heard(self, seconds: float | None, spent: float) -> None:
-        """Add a trial: the seconds of one run, None after a failure, and the time of building and running it."""
+        """Add a trial: the seconds of one run, None after a failure, and the seconds to build and run it."""
         self.costs.append(min(self.best, seconds) if seconds is not None else self.best)
         self.spent += spent
 
@@ -66,9 +66,9 @@ class TaskShare:
         return max(_LEAST_SECONDS, self.spent / len(self.costs)) if self.costs else _LEAST_SECONDS
 
     def gain(self, rate: float, rival: float = float("inf")) -> float:
-        """Return the seconds of f that one second of trials is expected to gain.
+        """Return the expected decrease of f, in seconds, per second of trials.
 
-        `rate` is the best rate of tasks of this kind, `rival` the least seconds of the rivals.
+        `rate` is the best rate of tasks of this kind; `rival` is the least seconds of the rivals.
         """
         now = self.best
         if now == float("inf") == rival:  # nothing runs yet: as if each trial could be the first that does
@@ -82,7 +82,7 @@ class TaskShare:
         return self.weight * each / self.trial_seconds
 
     def _gain_of_a_trial(self, rate: float) -> float:
-        """Return the seconds that one trial is expected to gain on the least time of this task."""
+        """Return the expected decrease of this task's least time, in seconds, by one trial."""
         now = self.best
         before = self.costs[-WINDOW - 1] if len(self.costs) > WINDOW else self.costs[0]
         steps = min(WINDOW, max(1, len(self.costs) - 1))
@@ -98,7 +98,7 @@ class TaskShare:
 
 
 def choose(shares: Sequence[TaskShare]) -> int | None:
-    """Return the number of the task that gets the next slice; None if nothing is left to try."""
+    """Return the index of the task that gets the next slice; None if no configuration is left to try."""
     left = [number for number, share in enumerate(shares) if not share.over]
     fresh = next((number for number in left if not shares[number].given), None)
     if fresh is not None or not left:

@@ -1,4 +1,4 @@
-"""Budgets of time as people write them, and numbers of trials."""
+"""Budgets of time in the notation of users, and numbers of trials."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def seconds_of(budget: Any, primitive: str, name: str = "budget") -> float | Non
 
 
 def check_counts(primitive: str, least: int = 1, **given: Any) -> None:
-    """Raise UserError for the first argument that is not a whole number of `least` or more."""
+    """Raise UserError for the first argument that is not an integer of at least `least`."""
     for name, value in given.items():
         if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
             fix = f"{name}={100 if least else 3}"

@@ -1,7 +1,7 @@
-"""The loop of tuning, for one task or for many. Read it from `Campaign.go`.
+"""The loop of tuning, for one task or for many. It starts in `Campaign.go`.
 
-Each slice of the budget goes to the task with the largest expected gain (`allotment.py`). Its run returns jobs, the
-measurer builds and runs them, and the run hears their outcomes.
+Each slice of the budget goes to the task with the largest expected gain (`allotment.py`). The task's run returns jobs,
+the measurer builds and runs them, and the run receives their outcomes.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ class Entrant:
     Attributes
     ----------
     first : sequence of int, optional
-        The indices to measure first, the default configuration in front; None stands for the task's default.
+        The indices to measure first, beginning with the default configuration; None for the task's default.
     layer : int
-        Tasks of one layer are rivals: strategies that compute the same. The first one is the strategy that a call
-        without measurements takes.
+        The layer of the task. Tasks of one layer are rivals: strategies for the same computation. The first of them is
+        the strategy of calls without measurements.
     weight : float
-        The weight of a second of the task, such as how often a network runs it.
+        The weight of the task's seconds, such as its number of uses in a network.
     """
 
     task: Task
@@ -68,18 +68,18 @@ class Campaign:
     Parameters
     ----------
     entrants : sequence of Entrant
-        The tasks; `runs` has the run of each.
+        The tasks; `runs` has one run per task.
     measurer : Measurer
         The measurer: a `MeasureSession`, or a fleet's.
     options : SearchOptions
-        Limits and options. Each task has its own limit on trials and its own patience; all tasks share the seconds.
+        Limits and options. The limits `trials` and `early_stopping` apply per task, `seconds` to all tasks together.
         After that time, only the winners are measured again.
     listeners : sequence of callable
-        Called with each trial as it comes, with rejected and repeated candidates as well.
+        Called with each trial, and with rejected and repeated candidates.
     trials : int, optional
-        Trials of all tasks together.
+        The most trials of all tasks together.
     display : CampaignDisplay, optional
-        The display of the progress; by default, a line for each task.
+        The display of progress; by default, one line per task.
     """
 
     def __init__(
@@ -117,7 +117,7 @@ class Campaign:
                 share.given, share.costs = run.tally.resumed, [seconds] * run.tally.resumed
 
     def go(self) -> None:
-        """Tune until the budget is used up, nothing is left to try, or the user interrupts."""
+        """Tune until the budget is used up, no configuration is left, or the user interrupts."""
         self._began = time.monotonic()
         tallies, tasks = [run.tally for run in self.runs], [run.task for run in self.runs]
         display = self.display or Overview(tallies, tasks, self.trials, self.seconds)
@@ -135,7 +135,7 @@ class Campaign:
                 logger.warning("Interrupted after %d trials; the best so far is kept", self.done)
 
     def _search(self, display: CampaignDisplay) -> None:
-        """Measure slices; the next one is chosen while one is measured."""
+        """Measure slices; the next slice is chosen while the present one is measured."""
         has_room = True
         while has_room and self._room > 0 and not self._late:
             has_room = False
@@ -148,22 +148,22 @@ class Campaign:
                 share.over = False
 
     def conclude(self) -> None:
-        """Log a line for each task, and a warning if nothing new was measured."""
+        """Log one line per task, and a warning if nothing new was measured."""
         say(lines(self.runs))
         if not self.interrupted:
             warn_of_nothing_new(*(run.tally for run in self.runs))
 
     @property
     def done(self) -> int:
-        """Trials of this session."""
+        """The number of trials of this session."""
         return sum(run.tally.done - run.tally.resumed for run in self.runs)
 
     def _rivals(self, of: Run) -> list[Run]:
-        """The runs of the same layer, with this one among them."""
+        """Return the runs of the same layer, including this one."""
         return [run for run in self.runs if run.total is of.total]
 
     def _batches(self) -> Iterator[list[Job]]:
-        """Yield the defaults of rival strategies, then a slice of one task after another."""
+        """Yield the jobs of rival strategies' defaults, then of one slice after another."""
         if opening := self._opening():
             yield opening
         last, size = None, SLICE
@@ -174,7 +174,7 @@ class Campaign:
                 return
             if last is not None and last != number:
                 self._prefilters[last].rest()
-            # A task that is chosen again gets a larger slice, which keeps more processes building.
+            # A task that is chosen twice in a row gets a larger slice, which keeps more processes building.
             size = min(2 * size, self._largest_slice(number)) if number == last else SLICE
             last = number
             self.runs[number].learn()
@@ -189,7 +189,7 @@ class Campaign:
         return _LARGEST_SLICE if alone else max(SLICE, min(2 * self.measurer.processes, _LARGEST_SLICE))
 
     def _opening(self) -> list[Job]:
-        """The default configuration of each strategy that has rivals."""
+        """Return the jobs of the default configuration of each strategy with rivals."""
         jobs: list[Job] = []
         for number, run in enumerate(self.runs):
             fresh = not self.shares[number].given and run.default is not None
@@ -206,7 +206,7 @@ class Campaign:
         return jobs
 
     def _end_stale_layers(self) -> None:
-        """End layers without a better trial in the last `early_stopping` ones."""
+        """End layers without an improvement in the last `early_stopping` trials."""
         for run, share in zip(self.runs, self.shares, strict=True):
             patience = run.options.early_stopping
             if patience is not None and run.total.done - run.total.best_at >= patience and not share.over:
@@ -221,7 +221,7 @@ class Campaign:
 
     @property
     def _room(self) -> int:
-        """How many more configurations may be measured."""
+        """The number of configurations that may still be measured."""
         if self.trials is None:
             return _LARGEST_SLICE
         return self.trials - self.done - sum(run.under_way for run in self.runs)
@@ -235,7 +235,7 @@ class Campaign:
 
 
 def lines(runs: Iterable[Run]) -> list[str]:
-    """Return a line per task: its trials, its best rate and time."""
+    """Return a line per task with its trials, its best rate and its best time."""
     found = []
     for run in runs:
         best = run.tally.best

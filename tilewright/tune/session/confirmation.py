@@ -1,8 +1,8 @@
-"""Confirm the result of a search: measure the best few and the configuration that it began with again, in turns.
+"""The confirmation of a search: its best few configurations and its initial one are measured again, in turns.
 
-The best of many single measurements is partly luck. Each round measures every contender once (`turns.py`). A search
-begins with the configuration that a call without measurements takes: the best record of the log, else the default
-configuration. It is always a contender. A rival replaces it only if it is faster by more than the spread of the
+The best of many single measurements is partly luck. So each round measures every contender once (`turns.py`). A search
+begins with the configuration of calls without measurements: the best record of the log, else the default configuration.
+That configuration is always a contender. A rival replaces it only if the rival is faster by more than the spread of the
 measurements. So a search cannot end slower than it began.
 """
 

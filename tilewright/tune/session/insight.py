@@ -116,7 +116,7 @@ def _kind_of_record(inp: MeasureInput, error_no: int) -> str:
 
 
 def _best(pairs: Sequence[Pair]) -> Pair | None:
-    """Return the record that `History`, and so every user of a log, takes as the best."""
+    """Return the best record by the rule of `History`, which all users of a log follow."""
     return best_of([pair for pair in pairs if applies(pair[0].notes, "", lambda _: "")])
 
 

@@ -1,7 +1,7 @@
-"""Search all strategies of one layer with one budget; the search of a single task is a layer with one strategy.
+"""The search of all strategies of a layer with one budget; the search of a single task is a layer with one strategy.
 
-The default configuration of each strategy is measured first. The other trials go to the strategies that are expected to
-lower the layer's time most (`allotment.py`), and the best of all are confirmed beside the default (`confirmation.py`).
+The default configuration of each strategy is measured first. The other trials go to the strategies with the largest
+expected gain (`allotment.py`). At the end, the best of all are confirmed beside the default (`confirmation.py`).
 """
 
 from __future__ import annotations
@@ -26,14 +26,13 @@ class LayerSearch:
     Parameters
     ----------
     entrants : sequence of Entrant
-        The strategies, beginning with the one that a call without measurements takes.
+        The strategies, beginning with the strategy of calls without measurements.
     measurer : Measurer
         The measurer: a `MeasureSession`, or a fleet's.
     options : SearchOptions
         Limits and options, which apply to all strategies together.
     listeners : sequence of callable
-        Called with each trial as it comes, with rejected and repeated candidates as well. Trials are numbered over all
-        strategies.
+        Called with each trial, and with rejected and repeated candidates. Trials are numbered over all strategies.
     """
 
     def __init__(
@@ -58,7 +57,7 @@ class LayerSearch:
         self._campaign.resume(known)
 
     def go(self) -> Tally:
-        """Search until the trials are used up, nothing is left to try, or the user interrupts."""
+        """Search until the trials are used up, no configuration is left, or the user interrupts."""
         began = time.monotonic()
         if self.tally.resumed < self.options.trials:
             self._campaign.trials = self.options.trials - self.tally.resumed
@@ -81,12 +80,12 @@ class LayerSearch:
 
     @property
     def has_measured(self) -> bool:
-        """Whether this search made trials of its own."""
+        """Whether this search measured new trials."""
         return self.tally.done > self.tally.resumed
 
     @property
     def is_confirmed(self) -> bool:
-        """Whether this search measured its best configuration again, beside the default."""
+        """Whether this search confirmed its best configuration, beside the default."""
         best = self.tally.best
         return self.has_measured and best is not None and best.input.notes.confirmed
 

@@ -1,4 +1,4 @@
-"""The sessions that measure candidates: on this host, on a fleet, or by a runner of the script's own."""
+"""The sessions that measure candidates: on this host, on a fleet, or by a script's own runner."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ class Measurer(Protocol):
     def target(self) -> Target: ...
     @property
     def processes(self) -> int:
-        """How many candidates are inspected at a time: as many as the builder builds."""
+        """The number of candidates inspected at a time, which is that of the builder's processes."""
 
     def measure(self, jobs: Sequence[Job]) -> Iterator[tuple[Job, Outcome]]: ...
     def measure_all(self, batches: Iterable[Sequence[Job]]) -> Iterator[tuple[Job, Outcome]]: ...
 
 
 class Session(Measurer, Protocol):
-    """A measurer that is open; a context manager."""
+    """An open measurer; a context manager."""
 
     def __enter__(self) -> Self: ...
     def __exit__(self, kind: Any, error: Any, trace: Any, /) -> None: ...
@@ -42,9 +42,9 @@ class Session(Measurer, Protocol):
 
 
 def open_session(target: Any, builder: LocalBuilder, runner: LocalRunner | Runner, log: Path | None = None) -> Session:
-    """Open the session that the runner asks for. A fleet keeps its ledger beside `log`.
+    """Open the session for a runner. A fleet keeps its ledger beside `log`.
 
-    The modules of other sessions stay unloaded: they need facilities that some platforms lack.
+    The modules of other sessions are not imported: they need facilities that some platforms lack.
     """
     made: Session
     if isinstance(runner, Runner):
@@ -61,7 +61,7 @@ def open_session(target: Any, builder: LocalBuilder, runner: LocalRunner | Runne
 
 
 def unrecorded(measurer: Measurer, task: Task, search: Search) -> list[int]:
-    """Return the configurations of a task that an earlier session sent to a fleet and no log has a record of."""
+    """Return the configurations of a task that an earlier session sent to a fleet and that have no record."""
     found: list[int] = []
     fleet: Any = measurer
     for identity in getattr(measurer, "outstanding", ()):

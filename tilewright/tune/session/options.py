@@ -5,17 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 UNLIMITED_TRIALS = 1_000_000
-"""More trials than any budget of time allows."""
+"""A number of trials that no budget of time reaches."""
 
 
 @dataclass(frozen=True)
 class SearchOptions:
-    """Limits and options of a run.
+    """The limits and options of a run.
 
-    `trials`: configurations to measure. `seconds`: after that time, no new candidate is measured. `early_stopping`: end
-    after that many trials without a better one. `count_invalid`: a rejected configuration counts as a trial, as in the
-    legacy system. `confirm`: how many of the best are measured again at the end, beside the default. `si_prefix`: the
-    prefix of displayed rates.
+    `trials`: the number of configurations to measure. `seconds`: the time after which no new candidate is measured.
+    `early_stopping`: the number of trials without an improvement after which the run ends. `count_invalid`: whether
+    rejected configurations count as trials, as in the legacy system. `confirm`: the number of best configurations to
+    measure again at the end, beside the default. `si_prefix`: the prefix of displayed rates.
     """
 
     trials: int

@@ -1,4 +1,4 @@
-"""The display while many tasks are tuned: on a terminal, a line for each task and one for the budget."""
+"""The display of many tasks on a terminal: one line per task, and one for the budget."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LONGEST_NAME = 60
 
 
 class Overview:
-    """Live lines on stderr; none if stderr is not a terminal, or lines are logged."""
+    """Live lines on stderr; none if stderr is not a terminal or lines are logged."""
 
     def __init__(
         self, tallies: Sequence[Tally], tasks: Sequence[Task], trials: int | None, seconds: float | None
@@ -36,7 +36,7 @@ class Overview:
 
     @contextmanager
     def shown(self) -> Iterator[None]:
-        """Show the lines within the block."""
+        """Show the lines inside the context."""
         if not is_terminal(sys.stderr) or logger.isEnabledFor(logging.DEBUG):
             yield
             return

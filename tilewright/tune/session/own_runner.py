@@ -1,4 +1,4 @@
-"""A session that builds candidates here and gives them to a runner of the script's own."""
+"""A session that builds candidates on this host and passes them to a script's own runner."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ _WHY = "the runner is the script's own"
 
 
 class OwnRunnerSession:
-    """Measures as `MeasureSession` does, by a `Runner` that the script brings; a context manager.
+    """Measures like `MeasureSession`, but by a script's own `Runner`; a context manager.
 
-    The device of such a runner is unknown: its records name none.
+    The runner's device is unknown, so records do not name it.
     """
 
     attributes = DeviceAttributes("")
@@ -54,11 +54,11 @@ class OwnRunnerSession:
         self.close()
 
     def close(self) -> None:
-        """Remove the modules that were built."""
+        """Remove the built modules."""
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def measure(self, jobs: Sequence[Job]) -> Iterator[tuple[Job, Outcome]]:
-        """Build all jobs, then run the built ones; return each with its outcome."""
+        """Build all jobs, then run the built ones; yield each job with its outcome."""
         jobs = list(jobs)
         ready: list[tuple[Job, Built]] = []
         for job, found in self._built(jobs):
@@ -71,7 +71,7 @@ class OwnRunnerSession:
             yield from ((job, _outcome(result)) for (job, _), result in zip(ready, results, strict=True))
 
     def measure_all(self, batches: Iterable[Sequence[Job]]) -> Iterator[tuple[Job, Outcome]]:
-        """One batch after the other."""
+        """Measure one batch after the other."""
         for batch in batches:
             yield from self.measure(batch)
 
@@ -102,7 +102,7 @@ class OwnRunnerSession:
         return results
 
     def _result(self, built: Built) -> BuildResult:
-        """The runner's form of a candidate: its module in a file."""
+        """Return a candidate in the runner's form: its module in a file."""
         program: CompiledProgram = pickle.loads(built.program)
         self._count += 1
         path = self._folder / f"candidate{self._count}.tw"
@@ -120,7 +120,7 @@ def _input(job: Job) -> MeasureInput:
 
 
 def _outcome(result: MeasureResult) -> Outcome:
-    """A runner's result as an outcome."""
+    """Return a runner's result as an outcome."""
     when = float(result.timestamp) or time.time()
     if result.error_no == MeasureErrorNo.NO_ERROR:
         costs = tuple(float(cost) for cost in result.costs)
@@ -138,7 +138,7 @@ def _outcome(result: MeasureResult) -> Outcome:
 
 @dataclass(frozen=True, kw_only=True)
 class _Reported(Failure):
-    """A failure that a script's runner reports by its number."""
+    """A failure that a script's runner reports by an error number."""
 
     number: int
 

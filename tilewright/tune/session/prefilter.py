@@ -1,4 +1,4 @@
-"""Inspect many candidates at a time, in forked processes, so that a template can do no harm.
+"""The inspection of candidates in parallel, in forked processes, so that a template cannot harm this process.
 
 Valid configurations become jobs (`measure/job.py`). On platforms without forks, this process inspects them itself.
 """
@@ -43,12 +43,12 @@ class Prefilter:
             self._pool.close()
 
     def rest(self) -> None:
-        """End the processes that wait for more: others inspect in the meantime."""
+        """End the idle processes: other prefilters inspect meanwhile."""
         if self._pool is not None:
             self._pool.renew()
 
     def inspect(self, indices: Sequence[int]) -> dict[int, Inspection]:
-        """Inspect each configuration; returns the inspections in the order given."""
+        """Inspect each configuration; return the inspections in the same order."""
         if self._pool is None:
             return {index: self._inspect(index) for index in indices}
         found = dict(self._inspected_by(self._pool, list(dict.fromkeys(indices))))
@@ -63,7 +63,7 @@ class Prefilter:
                 yield index, _of_dead(found)
 
     def _again(self, pool: WorkerPool, index: int) -> bool:
-        """Inspect a candidate again, a few times, if its process was killed from outside, as when memory ran out."""
+        """Return whether to inspect a candidate again, because its process was killed, as when memory ran out."""
         self._killed[index] += 1
         if self._killed[index] < _MOST_INSPECTIONS:
             pool.submit([index])

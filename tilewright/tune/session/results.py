@@ -1,4 +1,4 @@
-"""The results of a run: each outcome becomes a trial, which is counted, shown, and passed to the listeners.
+"""The results of a run: each outcome becomes a trial, which is counted, shown and passed to the listeners.
 
 One of the listeners appends it to a log (`records/log.py::RecordLog.record`).
 """
@@ -34,7 +34,7 @@ Listener = Callable[[Trial], None]
 class Results:
     """The trials of one run.
 
-    `listeners` get every result, including results of rejected and repeated candidates. `total` counts and numbers the
+    `listeners` are called with each result, including rejected and repeated candidates. `total` counts and numbers the
     trials of all rivals of the run.
     """
 
@@ -55,9 +55,9 @@ class Results:
         self.good: dict[int, Trial] = {}
         """The last successful trial of each configuration."""
         self.device: DeviceAttributes | None = None
-        """The attributes of the device, once they were asked for."""
+        """The attributes of the device, after the first request."""
         self._decisive: list[Trial] = []
-        """The trials that decide the best: all measurements, and wrong answers."""
+        """The trials from which the best is chosen: all measurements, and wrong answers."""
 
     @property
     def attributes(self) -> DeviceAttributes:
@@ -75,10 +75,10 @@ class Results:
         repeated: bool = False,
         margin: float = 0.0,
     ) -> Trial:
-        """Make a trial of the outcome of a configuration: count it, and tell the listeners.
+        """Convert the outcome of a configuration to a trial, count it, and call the listeners.
 
-        `predicted` are the seconds that the search expected, 0 if it expected none. A rejected configuration is a trial
-        only with `count_invalid`, and a repeated measurement is none. A rival must be faster by the `margin`.
+        `predicted` is the search's prediction in seconds; 0 for none. A rejected configuration is a trial only with
+        `count_invalid`; a repeated measurement is none. A rival must be faster by the `margin`.
         """
         refused = isinstance(outcome, Refused)
         counts = not repeated and (self.options.count_invalid or not refused)
@@ -109,7 +109,7 @@ class Results:
             self._decisive.append(trial)
 
     def take_known(self, index: int, notes: Notes, result: MeasureResult, is_default: bool) -> None:
-        """Take over a record of a log, which tells nobody and is no new trial."""
+        """Take over a record of a log. It is no new trial, and listeners are not called."""
         if result.error_no == MeasureErrorNo.WRONG_ANSWER:
             self._decisive.append(Trial(0, self._input(index, notes), result, Outcome(), 0.0))
         flops = flops_of(self.task.flop, result)
@@ -120,7 +120,7 @@ class Results:
             self._decisive.append(self.good[index])
 
     def choose_best(self) -> None:
-        """Choose the best of all trials, by the rule that `apply_history_best` follows."""
+        """Choose the best of all trials, by the rule of `apply_history_best`."""
         by_result = {id(trial.result): trial for trial in self._decisive}
         found = best_of([(trial.input, trial.result) for trial in self._decisive])
         self.tally.best = None if found is None else by_result[id(found[1])]

@@ -2,7 +2,7 @@
 
 search.propose ──► prefilter.inspect ──► Job ──► measurer ──► Outcome ──► results.take ──► listeners, log
 
-The loop that asks for jobs and measures them is `campaign.py::Campaign.go`, for one run as for many.
+`campaign.py::Campaign.go` is the loop that requests jobs and measures them, for one run or many.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ from .results import Listener, Results
 from .trials import Tally, Trial, flops_of
 
 _MOST_TRANSFERRED = 4
-"""Configurations of other workloads that are tried first."""
+"""The most configurations of other workloads to try first."""
 _MOST_REFUSED = 2000
-"""The search ends after this many rejected candidates in a row, before they are built or by the compiler."""
+"""The number of consecutive rejected candidates, by inspection or by the compiler, after which the search ends."""
 
 _PASSING = (MeasureErrorNo.BUILD_TIMEOUT, MeasureErrorNo.RUN_TIMEOUT, MeasureErrorNo.UNKNOWN_ERROR)
-"""Errors that a disturbance of the machine can cause."""
+"""Errors that a disturbance of the machine may cause."""
 
 
 class Run:
-    """The search of one task by one `Search`. The listeners of its `results` get every result as it comes.
+    """The search of one task by one `Search`. The listeners of its `results` are called with each result.
 
     Runs that share a `total` are rivals: strategies of one layer, which uses the fastest. `first` lists the
-    configurations to measure before any proposal, the default one in front; None stands for the task's default.
+    configurations to measure before any proposal, beginning with the default; None for the task's default.
     """
 
     def __init__(
@@ -63,31 +63,32 @@ class Run:
         self.known: Trial | None = None
         """The best record of the log from which the run resumes."""
         self._outstanding: list[int] = []
-        """Configurations to measure before the search is asked."""
+        """Configurations to measure before proposals of the search."""
         self._inspected: dict[int, Inspection] = {}
-        """The inspections of configurations that have no outcome yet, or may be measured again at the end."""
+        """The inspections of configurations without an outcome, and of configurations that may be measured again at the
+        end."""
         self._programs: dict[int, list[Built]] = {}
-        """The built programs of the same configurations, so that measuring again does not build again."""
+        """The built programs of these configurations, so that a second measurement needs no build."""
         self._contenders: list[int] = []
         """The configurations that may be measured again at the end, the best one first."""
         self._has_begun = False
         self._unfit: set[int] = set()
-        """Configurations that fail each time."""
+        """Configurations with a permanent failure."""
         self.under_way = 0
-        """The number of jobs that were handed out and have no outcome yet."""
+        """The number of jobs without an outcome."""
         self._unlearned: list[Seen] = []
         self._refused_by_compiler = 0  # in a row
 
     # Candidates
 
     def prefilter(self) -> Prefilter:
-        """Return the prefilter, which inspects candidates before they are built; a context manager."""
+        """Return the prefilter of candidates; a context manager."""
         return Prefilter(self.task, self.measurer.target, self.search.feature_kind, self.measurer.processes)
 
     def next_jobs(self, prefilter: Prefilter, count: int, number: int = 0) -> list[Job]:
         """Return about `count` configurations to measure next, with the `number` of this run in their keys.
 
-        None are returned if nothing is left to try.
+        The list is empty if no configuration is left to try.
         """
         if not self._has_begun:
             self._has_begun = True
@@ -104,24 +105,24 @@ class Run:
         return [self.job(i, (number, i)) for i in (*batch, *more)]
 
     def _begin(self) -> None:
-        """Have the default configuration, or the configurations of `first`, measured before any proposal."""
+        """Queue the default configuration, or the configurations of `first`, before any proposal."""
         first = [self.default] if self.first is None else self.first
         fresh = [i for i in first if i is not None and i not in self.search.tried]
         self.search.skip(fresh)
         self._outstanding = [*fresh, *self._outstanding]
 
     def _inspect(self, prefilter: Prefilter, indices: Sequence[int]) -> dict[int, Inspection]:
-        """Return inspections; configurations that were released before are not inspected again."""
+        """Return inspections; earlier inspections of released configurations are reused."""
         new = [index for index in indices if index not in self._inspected]
         self._inspected.update(prefilter.inspect(new))
         return {index: self._inspected[index] for index in indices}
 
     def _candidates(self, prefilter: Prefilter, count: int) -> list[int]:
-        """Up to `count` configurations that can run; the others are recorded on the way."""
+        """Return up to `count` configurations that can run, and record the rejected ones."""
         possible: dict[int, Inspection] = {}
         refused_in_a_row = 0
         while len(possible) < (count := min(count, self._room)):  # refusals may take of the room
-            # If so, only candidates that are to be measured are inspected: a rejected one costs a trial.
+            # In that case, only candidates to be measured are inspected, because a rejected one costs a trial.
             wanted = count if self.options.count_invalid else self.search.overshoot(count)
             proposed = self.search.propose(wanted - len(possible))
             if not proposed:
@@ -141,7 +142,7 @@ class Run:
         return chosen
 
     def job(self, index: int, key: Any) -> Job:
-        """Return the job of a configuration with the caller's key, lowered by its inspection if there was one."""
+        """Return the job of a configuration with the caller's key; it is lowered already if it was inspected."""
         candidate = Candidate(self.task, self.task.config_space.get(index))
         found = self._inspected.get(index)
         lowered = found.lowered if found is not None else b""
@@ -151,7 +152,7 @@ class Run:
     # Outcomes
 
     def hear(self, index: int, outcome: Outcome) -> Trial | None:
-        """Record the outcome of a configuration; returns its trial, None if it does not count as one."""
+        """Record the outcome of a configuration; return its trial, or None if it does not count as one."""
         self.under_way -= 1
         if isinstance(outcome, Refused):
             self._refused_by_compiler += 1
@@ -195,7 +196,7 @@ class Run:
     def take_confirmed(self, index: int, outcome: Outcome, margin: float = 0.0) -> None:
         """Record the result of measuring a configuration again at the end."""
         self._take(index, outcome, repeated=True, margin=margin)
-        if isinstance(outcome, WrongAnswer):  # nobody had checked it before
+        if isinstance(outcome, WrongAnswer):  # the first measurement was not checked
             self.good.pop(index, None)
 
     @property
@@ -207,19 +208,19 @@ class Run:
 
     @cached_property
     def default(self) -> int | None:
-        """The index of the configuration that a call without measurements uses; None if there is none."""
+        """The index of the configuration of calls without measurements; None if there is none."""
         return self.task.default if self.first is None else next(iter(self.first), None)
 
     @property
     def confirmable_default(self) -> int | None:
-        """The default configuration, even if no measurement of it succeeded; None if it fails each time."""
+        """The default configuration, even without a successful measurement; None if it fails permanently."""
         return None if self.default in self._unfit else self.default
 
     def resume(self, known: Iterable[Pair]) -> None:
-        """Take over the records of this task in a log: they count as trials and are not measured again.
+        """Take over the records of this task in a log: they count as trials, and are not measured again.
 
-        Records of another device or compiler are only advice. Configurations that an earlier session sent to a fleet
-        and has no record of are measured first, then configurations like the best of the template's other workloads.
+        Records of another device or compiler are only advice. Unrecorded configurations that an earlier session sent to
+        a fleet are measured first. Configurations like the best of the template's other workloads follow.
         """
         known = list(known)
         self.search.suggest(self._transferred(known))
@@ -258,7 +259,8 @@ class Run:
         self.search.skip(self._outstanding)
 
     def _transferred(self, known: Sequence[Pair]) -> list[int]:
-        """Configurations like the best of other workloads of this template, workloads with the most work first."""
+        """Return configurations like the best of the template's other workloads, workloads with the most operations
+        first."""
         best: dict[Any, Pair] = {}
         for pair in known:
             task, notes = pair[0].task, pair[0].notes

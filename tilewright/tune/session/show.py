@@ -25,7 +25,7 @@ _PREFIXES = {"p": 1e-12, "n": 1e-9, "u": 1e-6, "m": 1e-3, "": 1.0, "K": 1e3, "M"
 
 
 def scale_of(si_prefix: str) -> float:
-    """The factor of an SI prefix; UserError for other text."""
+    """Return the factor of an SI prefix; UserError for other text."""
     if not isinstance(si_prefix, str) or si_prefix not in _PREFIXES:
         raise UserError(
             f"si_prefix={si_prefix!r} is not a prefix",
@@ -36,14 +36,14 @@ def scale_of(si_prefix: str) -> float:
 
 
 def trial_line(trial: Trial, best: float, si_prefix: str) -> str:
-    """The line of one trial, as the legacy system logs it."""
+    """Return the line of a trial in the legacy system's form."""
     scale = scale_of(si_prefix)
     rates = f"{trial.flops / scale:.2f}/{best / scale:.2f}"
     return f"No: {trial.number}\t{si_prefix}FLOPS: {rates}\tresult: {trial.result}\t{trial.input.config}"
 
 
 def short_line(number: int, inp: MeasureInput, result: MeasureResult, remark: str = "", si_prefix: str = "G") -> str:
-    """One trial in a short line: its rate and time, or the kind of its failure."""
+    """Return a short line for a trial: its rate and time, or the kind of its failure."""
     head = f"trial {number}"
     if result.error_no != MeasureErrorNo.NO_ERROR:
         return f"{head}  failed: {kind_of(result.error_no, inp.notes.refused)}"
@@ -52,14 +52,14 @@ def short_line(number: int, inp: MeasureInput, result: MeasureResult, remark: st
 
 
 _BAR_COLUMNS = 100
-"""Columns of a terminal that has room for a bar."""
+"""The least columns of a terminal with a bar."""
 
 
 class Display:
     """A live line on stderr while a run continues, and a line above it for each improvement.
 
-    It shows nothing if stderr is not a terminal, or lines are logged. `seconds` is the budget of the run, if it has
-    one: the bar then shows time.
+    Nothing is shown if stderr is not a terminal or lines are logged. `seconds` is the budget of the run, if any; the
+    bar then shows time.
     """
 
     def __init__(self, tally: Tally, si_prefix: str, name: str, seconds: float | None = None) -> None:
@@ -74,7 +74,7 @@ class Display:
 
     @contextmanager
     def shown(self) -> Iterator[None]:
-        """Show the line within the block."""
+        """Show the line inside the context."""
         if not is_terminal(sys.stderr) or logger.isEnabledFor(logging.DEBUG):
             yield
             return
@@ -103,7 +103,7 @@ class Display:
 
     @property
     def _passed(self) -> float:
-        """The progress of the run: in trials, or in seconds of its budget."""
+        """Return the progress of the run: in trials, or in seconds of its budget."""
         return self._tally.done if self._seconds is None else min(time.monotonic() - self._began, self._seconds)
 
     def update(self) -> None:
@@ -132,7 +132,7 @@ class Display:
 
 
 def say(lines: list[str]) -> None:
-    """Log lines; if a person at a terminal would not see them, print them on stderr."""
+    """Log lines; if logging would not show them on a terminal, print them on stderr."""
     lines = [printable(line) for line in lines]
     for line in lines:
         logger.info("%s", line)
@@ -158,9 +158,9 @@ def warn_of_nothing(tally: Tally, name: str) -> None:
 def summary(
     tally: Tally, space: Space, device: DeviceAttributes | None, si_prefix: str, seconds: float, strategy: str = ""
 ) -> list[str]:
-    """The result of a run: the best configuration in words, and the failures, with the steps at fault.
+    """Return the result of a run: the best configuration in words, and the failures with the steps at fault.
 
-    `space` holds the best; `strategy` names its template, if several took part.
+    `space` is the space of the best configuration; `strategy` names its template, if there are several.
     """
     scale, unit = scale_of(si_prefix), f"{si_prefix}FLOPS"
     resumed = f", {quantity(tally.resumed, 'trial')} read from the log" if tally.resumed else ""
@@ -193,7 +193,7 @@ def summary(
 
 
 def readable(config: Config, space: Space) -> list[str]:
-    """The choices of a configuration, one per line: splits as products."""
+    """Return the choices of a configuration, one per line, splits as products."""
     width = max((len(name) for name in config), default=0)
     return [f"{name:{width}}  {_choice(space, name, config)}" for name in config]
 
@@ -216,7 +216,7 @@ def _share(flops: float, device: DeviceAttributes | None) -> str:
 
 
 def peak_flops(device: DeviceAttributes | None) -> float:
-    """The peak rate of an NVIDIA device in float32 operations per second; 0 if unknown."""
+    """Return the peak rate of an NVIDIA device in float32 operations per second; 0 if unknown."""
     row = NVIDIA.get(device.architecture) if device is not None else None
     if device is None or row is None:
         return 0.0

@@ -57,20 +57,20 @@ class Tally:
     refused: int = 0
     best: Trial | None = None
     best_at: int = 0
-    """The number of trials when the best one came."""
+    """The number of trials at the last improvement."""
     current: float = 0.0
     failures: Counter[str] = field(default_factory=Counter)
     steps: Counter[tuple[str, str]] = field(default_factory=Counter)
-    """(kind of failure, schedule step at fault) → how often."""
+    """The number of failures by kind and schedule step at fault."""
     reasons: dict[str, str] = field(default_factory=dict)
     """The first reason of each kind of failure."""
     mixed: set[str] = field(default_factory=set)
-    """Kinds of failure that had other reasons as well."""
+    """Kinds of failure with several reasons."""
     unchecked: int = 0
     """The number of results that were not compared with a reference."""
     why_unchecked: str = ""
     measuring_seconds: float = 0.0
-    """Seconds in which candidates used the device: the first run, both checks, the timed runs."""
+    """Seconds of candidates on the device: the first run, both checks, the timed runs."""
 
     @property
     def best_flops(self) -> float:
@@ -99,7 +99,7 @@ class Tally:
                 self.mixed.add(kind)
 
     def add_resumed(self, rival: Tally) -> None:
-        """Add the trials that a rival took over from a log."""
+        """Add the resumed trials of a rival."""
         self.done += rival.resumed
         self.resumed += rival.resumed
         if rival.best is not None and (self.best is None or rival.best.rank > self.best.rank):
@@ -109,15 +109,15 @@ class Tally:
 
 
 def gist(reason: str) -> str:
-    """A reason without numbers and details: reasons that differ only in these count as one."""
+    """Return a reason without numbers and details: reasons that differ only in these count as one."""
     return _NUMBERS.sub("#", reason.partition("\n")[0].partition(" (")[0])
 
 
 def kind_of(error_no: int, refused: bool = False) -> str:
-    """Return the kind of an outcome in a word or two, by its legacy number; a limit had the candidate `refused`."""
+    """Return the kind of an outcome in a word or two, by its legacy number. `refused` candidates exceeded a limit."""
     return "refused" if refused else _KINDS.get(error_no, f"error number {error_no}")
 
 
 def flops_of(flop: float, result: MeasureResult) -> float:
-    """Operations per second, 0 after a failure."""
+    """Return the operations per second; 0 after a failure."""
     return flop / mean_cost(result) if result.error_no == 0 else 0.0

@@ -1,7 +1,8 @@
-"""Measure rivals in turns: each round measures all of them once, so that a disturbance of the machine affects all.
+"""Measurement of rivals in turns: each round measures all of them once, so that a disturbance of the machine affects
+all.
 
-The fastest of its rounds counts for each, as a disturbance only adds time. The spread of a measurement is the distance
-to the second fastest.
+The fastest round of each rival counts, because disturbances only add time. The spread of a measurement is the distance
+from the fastest to the second fastest round.
 """
 
 from __future__ import annotations
@@ -16,22 +17,22 @@ One = TypeVar("One", bound=Hashable)
 
 LEAST_ROUNDS, MOST_ROUNDS = 3, 7
 _NOISE_FACTOR = 1.1
-"""Another round follows if a time of the last one is longer by this factor than the fastest of its rival."""
+"""Another round follows if some rival's time in the last round exceeds its fastest time by this factor."""
 
 
 @dataclass(frozen=True)
 class Rounds(Generic[One]):
-    """The measurements of each rival by rounds, and the first failure of each that failed."""
+    """The measurements of each rival by rounds, and the first failure of each failed rival."""
 
     rounds: Mapping[One, list[Measured]]
     failed: Mapping[One, Outcome]
 
     def outcomes(self) -> dict[One, Outcome]:
-        """The fastest outcome of each rival; a failure if one of its rounds failed."""
+        """Return the fastest outcome of each rival, or its failure if one of its rounds failed."""
         return {one: self.failed[one] if one in self.failed else _fastest(each) for one, each in self.rounds.items()}
 
     def margin(self, of: One) -> float:
-        """The share by which a rival must be faster than this one to be faster beyond the spread.
+        """Return the fraction by which a rival must be faster than `of` to be faster beyond the spread.
 
         It is the larger spread of this one and of the fastest rival.
         """
@@ -47,10 +48,10 @@ def measure_in_turns(
     measure: Callable[[Sequence[One]], Iterable[tuple[One, Outcome]]],
     expected: Mapping[One, float],
 ) -> Rounds[One]:
-    """Measure rivals in rounds until the last round was calm and has the winner of all rounds.
+    """Measure rivals in rounds until the last round is undisturbed and has the same winner as all rounds together.
 
-    `expected` are earlier times of some rivals. Rounds in which all measurements of one of them were disturbed are not
-    calm, either.
+    `expected` has earlier times of some rivals. If all measurements of such a rival are slower, the rounds count as
+    disturbed, too.
     """
     rounds: dict[One, list[Measured]] = {one: [] for one in rivals}
     failed: dict[One, Outcome] = {}
@@ -71,7 +72,7 @@ def measure_in_turns(
 
 
 def _is_settled(rounds: Sequence[Sequence[Measured]]) -> bool:
-    """Whether the last round was calm, and has the winner of all rounds."""
+    """Return whether the last round was undisturbed, and has the same winner as all rounds together."""
     last, least = [each[-1].mean for each in rounds], [_fastest(each).mean for each in rounds]
     calm = all(now <= _NOISE_FACTOR * before for now, before in zip(last, least, strict=True))
     return calm and last.index(min(last)) == least.index(min(least))
@@ -82,6 +83,6 @@ def _fastest(outcomes: Sequence[Measured]) -> Measured:
 
 
 def _spread(outcomes: Sequence[Measured]) -> float:
-    """How much faster the fastest round is than the second fastest, as a share of the latter."""
+    """Return the distance from the fastest round to the second fastest, as a fraction of the latter."""
     fastest, second, *_ = sorted(outcome.mean for outcome in outcomes)
     return 1 - fastest / second

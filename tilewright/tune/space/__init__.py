@@ -1,1 +1,1 @@
-"""Search spaces: knobs, their choices, the space they span, and one configuration of it."""
+"""Search spaces: knobs, their choices, the space that they span, and its configurations."""

@@ -1,7 +1,7 @@
 """The choices of a configuration, one per knob: a split, an order, annotations, or a plain value.
 
-A choice knows its printed form, its form in logs (`data`, and the `TAG` that names its kind there), its features for a
-cost model, and how to apply itself to a stage.
+A choice defines its printed form, its form in logs (`data`, with its kind as `TAG`), and its features for a cost model.
+It can be applied to a stage.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ...tensor.axis import IterVar, thread_axis
 
 
 def check_schedule(given: Any) -> None:
-    """UserError for a first argument of `apply` that is not a schedule."""
+    """Raise UserError for a first argument of `apply` that is not a schedule."""
     if not isinstance(given, ScheduleHandle):
         raise UserError(
             f"the schedule is given as {given!r}", primitive="apply", fix='cfg["tile"].apply(s, C, axis): s comes first'
@@ -26,7 +26,7 @@ def check_schedule(given: Any) -> None:
 
 
 def listed_axes(given: Any) -> list[Any]:
-    """The loops given to `apply` as a list; raises UserError for other objects."""
+    """Return the loops passed to `apply` as a list; raise UserError for other objects."""
     if isinstance(given, (str, Mapping)) or not isinstance(given, Iterable):
         raise UserError(
             f"the loops are given as {given!r}", primitive="apply", fix='give a list: cfg["order"].apply(s, C, [y, x])'
@@ -47,12 +47,12 @@ class Choice:
 
     @property
     def numbers(self) -> list[float]:
-        """The choice as numbers; all choices of a knob have equally many."""
+        """Return the choice as numbers; all choices of a knob have the same number of them."""
         raise NotImplementedError
 
     @property
     def wanted(self) -> Any:
-        """The lookup of a choice in the space of another workload."""
+        """Return the value by which a choice is looked up in the space of another workload."""
         return self.data
 
     def __getattr__(self, name: str) -> NoReturn:
@@ -85,7 +85,7 @@ class SplitChoice(Choice):
 
     @property
     def size(self) -> list[int]:
-        """The extents, as the list that the legacy API has."""
+        """The extents as a list, as in the legacy API."""
         return list(self.sizes)
 
     @property
@@ -98,7 +98,7 @@ class SplitChoice(Choice):
 
     @property
     def wanted(self) -> list[int]:
-        """All sizes but the outermost, which follows from the extent."""
+        """Return all sizes except the outermost, which follows from the extent."""
         return list(self.sizes[1:])
 
     def apply(self, sch: ScheduleHandle, op: Any, axis: IterVar) -> list[IterVar]:
@@ -113,7 +113,7 @@ class SplitChoice(Choice):
 
 @dataclass(frozen=True, repr=False)
 class OrderChoice(Choice):
-    """An order of loops: the place in the given list of the first, second, ... loop."""
+    """An order of loops: the indices in the given list of the first, second, ... loop."""
 
     TAG = "re"
     places: tuple[int, ...]
@@ -135,7 +135,7 @@ class OrderChoice(Choice):
         return [float(p) for p in self.places]
 
     def apply(self, sch: ScheduleHandle, op: Any, axes: Sequence[IterVar]) -> list[IterVar]:
-        """Put the loops into this order; places beyond the given loops are left out. Returns the new order."""
+        """Reorder the loops, and return them in the new order; indices beyond the given loops are ignored."""
         check_schedule(sch)
         loops = listed_axes(axes)
         order = [loops[p] for p in self.places if p < len(loops)]
@@ -149,7 +149,7 @@ ANNOTATIONS = ("none", "vec", "unroll", *_BOUND, "fuse")
 
 @dataclass(frozen=True, repr=False)
 class AnnotateChoice(Choice):
-    """The annotations of several loops, by name; or the loops at which caches are placed."""
+    """The annotations of several loops, by name; or the loops at which caches are computed."""
 
     TAG = "an"
     marks: tuple[str | int, ...]
@@ -186,8 +186,9 @@ class AnnotateChoice(Choice):
     ) -> list[IterVar]:
         """Annotate the loops `axes` of the stage of `op`, or compute the caches `source` at them; returns the loops.
 
-        `axis_lens`: their extents, needed by the limits `max_unroll` (the longest loop to unroll) and `vec_size` (the
-        lengths to vectorize). Excess is registered with `cfg.raise_error`, or raised if no `cfg` is given.
+        `axis_lens`: the loops' extents, required with the limits `max_unroll` (the longest loop to unroll) and
+        `vec_size` (the lengths to vectorize). An exceeded limit is passed to `cfg.raise_error`, or raised without a
+        `cfg`.
         """
         check_schedule(sch)
         loops = listed_axes(axes)
@@ -246,7 +247,7 @@ class ValueChoice(Choice):
         return _json(self.val)
 
     def __eq__(self, other: object) -> bool:
-        # As logs have it: (1, 2) and [1, 2] are one value.
+        # In the form of logs, in which (1, 2) and [1, 2] are the same value.
         return isinstance(other, ValueChoice) and self.data == other.data
 
     def __hash__(self) -> int:
@@ -266,7 +267,7 @@ def _json(value: Any) -> Any:
 
 
 def _hashable(data: Any) -> Any:
-    """JSON data as hashable values, equal if the data are."""
+    """Return JSON data as hashable values, which are equal if the data are."""
     if isinstance(data, list):
         return tuple(map(_hashable, data))
     return frozenset((key, _hashable(value)) for key, value in data.items()) if isinstance(data, dict) else data
@@ -278,13 +279,13 @@ KINDS: dict[str, Callable[[Any], Choice]] = {
 
 
 def named_choice(row: Any) -> tuple[str, Choice]:
-    """Return the name and the choice of an entry of a log line, [name, tag, data]; raises ValueError if it is none."""
+    """Return the name and the choice of an entry [name, tag, data] of a log line; raise ValueError for other data."""
     name, tag, data = row
     return str(name), KINDS[tag](_checked(tag, data))
 
 
 def _checked(tag: str, data: Any) -> Any:
-    """Return the JSON data of a choice; raises ValueError if no choice of that kind has it."""
+    """Return the JSON data of a choice; raise ValueError if no choice of its kind has such data."""
     if tag == "ot":
         return data
     fits = {

@@ -1,4 +1,4 @@
-"""One configuration: for each knob, a choice. A frozen mapping, printed and written as logs have it."""
+"""A configuration: one choice per knob. It is a frozen mapping, printed and written in the form of logs."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ _LARGEST_INDEX = 10**100
 class Config(Mapping[str, Choice]):
     """Choices by the names of their knobs, in the order of the space.
 
-    `index` is the place in the space (None if the configuration is not from one); two configurations are equal if their
-    choices are. Indexing gives the choice: `config["tile_f"].size[2]`.
+    `index` is the index in the space; None if the configuration is not from a space. Two configurations are equal if
+    their choices are. Indexing returns a choice: `config["tile_f"].size[2]`.
     """
 
     __slots__ = ("_choices", "code_hash", "index")
@@ -68,7 +68,7 @@ class Config(Mapping[str, Choice]):
 
     @property
     def _entity_map(self) -> dict[str, Choice]:
-        """The choices, by the name that scripts of the legacy API know."""
+        """The choices, under the legacy API's name."""
         return self._choices
 
     @_entity_map.setter
@@ -88,15 +88,15 @@ class Config(Mapping[str, Choice]):
         return [number for choice in self._choices.values() for number in choice.numbers]
 
     def to_json_dict(self) -> dict[str, Any]:
-        """The configuration as a log line has it."""
+        """Return the configuration in the form of a log line."""
         entity = [[name, choice.TAG, choice.data] for name, choice in self._choices.items()]
         return {"index": self.index, "code_hash": self.code_hash, "entity": entity}
 
     @staticmethod
     def from_json_dict(written: Mapping[str, Any], named: Callable[[Any], tuple[str, Choice]] = named_choice) -> Config:
-        """Return the configuration that a log line has; raises UserError if it has none.
+        """Return the configuration of a log line; raise UserError if it has none.
 
-        `named` makes the choice of one entry, and its name.
+        `named` returns the name and the choice of an entry.
         """
         try:
             choices = dict([named(row) for row in written["entity"]])

@@ -8,12 +8,12 @@ POLICIES = ("factors", "power2", "verbose")
 
 
 def powers_of_two(n: int) -> list[int]:
-    """The powers of two up to n."""
+    """Return the powers of two up to n."""
     return [1 << i for i in range(n.bit_length())]
 
 
 def candidates(n: int, policy: str) -> list[int]:
-    """The factors that a policy tries, ascending: divisors, powers of two, or ("verbose") both."""
+    """Return the factors of a policy, ascending: divisors, powers of two, or ("verbose") both."""
     if policy == "factors":
         return divisors(n)
     if policy == "power2":

@@ -1,4 +1,4 @@
-"""Queries of the indices of a space, under the legacy API's names."""
+"""Queries for the indices of a space, under the legacy API's names."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from ...core.errors import UserError
 
 _RANDOM = Random()
 _MOST_DRAWS = 10_000
-"""Draws at random before an index is looked for in order."""
+"""The most random draws of an index before a linear search."""
 
 
 def _is_place(place: Any, choices: int) -> bool:
-    """Whether that place is in range."""
+    """Return whether an index of a choice is in range."""
     return isinstance(place, (int, np.integer)) and 0 <= int(place) < choices
 
 
@@ -42,12 +42,12 @@ class Indices:
         return 0 <= i < self.range_length and not self.is_index_valid(i)
 
     def point2knob(self, point: int) -> list[int]:
-        """Return the place of each knob's choice, for an index."""
+        """Return the index of each knob's choice, for an index of the space."""
         self._check("point2knob", point)
         return list(self.point(point))
 
     def knob2point(self, knob: Sequence[int]) -> int:
-        """Return the index of the places of all knobs' choices."""
+        """Return the index of the space for the indices of all knobs' choices."""
         listed = isinstance(knob, (list, tuple)) or (isinstance(knob, np.ndarray) and knob.ndim == 1)
         if not (listed and len(knob) == len(self.dims) and all(map(_is_place, knob, self.dims))):
             raise UserError(
@@ -58,7 +58,7 @@ class Indices:
         return self.index(knob)
 
     def subrange_length(self, start: int, end: int) -> int:
-        """Return the number of valid indices from `start` up to and without `end`."""
+        """Return the number of valid indices from `start` to `end`, exclusive."""
         return sum(1 for _ in self._valid(self._range("subrange_length", start, end)))
 
     def get_next_index(self, index: int, n: int = 1, start: int | None = None, end: int | None = None) -> int | None:
@@ -72,7 +72,7 @@ class Indices:
     def get_rand_index(
         self, start: int | None = None, end: int | None = None, to_exclude: Iterable[int] | None = None
     ) -> int:
-        """Return a random valid index from `start` up to and without `end`, none of `to_exclude`."""
+        """Return a random valid index from `start` to `end`, exclusive, and not in `to_exclude`."""
         span = self._range("get_rand_index", start, end)
         try:
             unwanted = set(() if to_exclude is None else to_exclude)
@@ -94,7 +94,7 @@ class Indices:
         return _RANDOM.choice(left)
 
     def sample_ints(self, m: int) -> list[int]:
-        """Return `m` valid indices at random, each once."""
+        """Return `m` distinct random valid indices."""
         whole("sample_ints", "m", m)
         found: dict[int, None] = {}
         for _ in range(_MOST_DRAWS):

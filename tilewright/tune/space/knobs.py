@@ -1,4 +1,4 @@
-"""Knobs: a name, the choices that it offers, and how it prints."""
+"""Knobs: a name, the choices that it offers, and its printed form."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from .lazy import Choices, Orders, Splits, Words, choices_of
 
 _NO_LIMIT = 1 << 31
 _MOST_VALUES = 1_000_000
-"""Largest number of values of a plain knob, and of choices that a filter is applied to."""
+"""The most values of a plain knob, and the most choices of a filtered knob."""
 _MOST_PARTS = 64
 _SHOWN = 100
-"""Number of values of a plain knob that its label shows."""
+"""The number of values of a plain knob in its label."""
 
 
 @dataclass(frozen=True)
 class KnobAxis:
-    """The place of a loop that a knob will create: `define_split` returns it, and `define_reorder` accepts it."""
+    """A placeholder for a loop that a knob will create: `define_split` returns it, and `define_reorder` accepts it."""
 
     space: str | None
     """The knob's name; None once a configuration is applied."""
@@ -39,7 +39,8 @@ class KnobAxis:
 
 @dataclass(frozen=True)
 class Knob:
-    """One decision of a space. `label` is how its kind prints, `outputs` how many loops it makes."""
+    """One decision of a space. `label` is the printed name of its kind, `outputs` the number of loops that it
+    creates."""
 
     name: str
     label: str
@@ -81,11 +82,11 @@ class Knob:
         return {choice: i for i, choice in enumerate(self.choices)}
 
     def place_of(self, choice: Choice) -> int | None:
-        """The place of a choice; None if the knob does not offer it."""
+        """Return the index of a choice; None if the knob does not offer it."""
         return self.choices.place(choice) if isinstance(self.choices, Choices) else self._places.get(choice)
 
     def numbers(self, index: int) -> list[float]:
-        """A choice as numbers for a cost model; its place among the choices if it is a word."""
+        """Return a choice as numbers for a cost model; the index of the choice if it is a word."""
         return self.choices[index].numbers or [float(index)]
 
 
@@ -99,7 +100,7 @@ class SplitKnob(Knob):
 
 @dataclass(frozen=True, repr=False)
 class _Alike(Knob):
-    """A knob of one choice, which treats every other choice as that one."""
+    """A knob with one choice, for which every other choice counts as that one."""
 
     def place_of(self, choice: Choice) -> int | None:
         return 0
@@ -111,7 +112,7 @@ class _Reorder(Knob):
 
 
 def extent_of(axis: Any, name: str) -> int:
-    """The extent of an axis to split, from an int, an axis of a stage, or an integer expression."""
+    """Return the extent of an axis to split, from an int, an axis of a stage, or an integer expression."""
     extent = axis
     if isinstance(extent, IterVar):
         extent = extent.dom.extent if extent.dom is not None else None
@@ -132,7 +133,7 @@ def extent_of(axis: Any, name: str) -> int:
 
 
 def check_name(name: Any, primitive: str) -> None:
-    """UserError for a knob's name that is not text: logs could not hold it."""
+    """Raise UserError for a knob's name that is not text, which logs could not represent."""
     if not isinstance(name, str) or not name:
         raise UserError(
             f"the name of a knob is {name!r}, which is not text", primitive=primitive, fix='give some text: "tile_x"'
@@ -140,13 +141,13 @@ def check_name(name: Any, primitive: str) -> None:
 
 
 def listed(values: Any, name: str, what: str, primitive: str) -> list[Any]:
-    """The choices or objects of a knob, as a list."""
+    """Return the choices or objects of a knob as a list."""
     no_list = isinstance(values, np.ndarray) and values.ndim == 0
     if no_list or isinstance(values, (str, Expr)) or not isinstance(values, Iterable):
         raise UserError(
             f"{what} of knob {name!r} is {values!r}, which is not a list", primitive=primitive, fix="give a list"
         )
-    return list(islice(values, _MOST_VALUES + 1))  # it may never end
+    return list(islice(values, _MOST_VALUES + 1))  # the iterator may be endless
 
 
 def _is_size(value: Any) -> bool:
@@ -164,11 +165,11 @@ def split_knob(
     no_tail: bool | None = None,
     candidate: Sequence[Sequence[int]] | None = None,
 ) -> SplitKnob:
-    """Ways to split an axis into `num_outputs` loops.
+    """Return the knob for splits of an axis into `num_outputs` loops.
 
     `policy`: "factors" (divisors), "power2", "verbose" (both), or "candidate" (the list `candidate` of lists of
-    extents, -1 for an inferred one). `max_factor` bounds each size, `filter` keeps the choices for which it holds (it
-    gets the choice: `lambda e: e.size[-1] <= 4`), and `no_tail` keeps sizes that divide.
+    extents, -1 for an inferred one). `max_factor` bounds each size. `filter` is a predicate of choices: `lambda e:
+    e.size[-1] <= 4`. `no_tail` keeps only sizes that divide the extent.
     """
     check_name(name, "define_split")
     _check_options(name, num_outputs, max_factor, filter)
@@ -217,7 +218,7 @@ def _check_options(name: str, num_outputs: Any, max_factor: Any, filter: Any) ->
 
 
 def _listed_splits(name: str, sizes: list[list[Any]], parts: int) -> tuple[SplitChoice, ...]:
-    """The listed choices; each has one extent per part."""
+    """Return the listed choices; each has one extent per part."""
     for each in sizes:
         if len(each) != parts:
             raise UserError(
@@ -236,7 +237,7 @@ def _listed_splits(name: str, sizes: list[list[Any]], parts: int) -> tuple[Split
 
 
 def _filtered(name: str, choices: Sequence[Choice], filter: Callable[[Any], bool]) -> tuple[Choice, ...]:
-    """The choices for which a filter holds; raises UserError if they are too many to try it on."""
+    """Return the choices that pass a filter; raise UserError if there are too many to test."""
     if len(choices) > _MOST_VALUES:
         raise UserError(
             f"the filter of knob {name!r} would have to be tried on {len(choices):,} choices",
@@ -257,10 +258,10 @@ def reorder_knob(
     spatial: Sequence[Sequence[Any]] = (),
     reduce: Sequence[Sequence[Any]] = (),
 ) -> Knob:
-    """Orders of the loops `axes`.
+    """Return the knob for orders of the loops `axes`.
 
     `policy`: "identity", "all", "interval_all" (all orders of `axes[interval[0]:interval[1]]`), "candidate" (the listed
-    ones), or "interleave" and "interleave_cuda" (chains of spatial and of reduction loops, merged).
+    orders), or "interleave" and "interleave_cuda" (chains of spatial and of reduction loops, merged).
     """
     count = len(axes)
     everything = range(count)
@@ -297,7 +298,7 @@ def reorder_knob(
 
 
 def _orders(name: str, count: int, begin: int, end: int) -> Sequence[Choice]:
-    """All orders of the loops from `begin` to `end` of `count`."""
+    """Return all orders of `count` loops that permute the loops from `begin` to `end`."""
     moved = Orders(end - begin)
 
     def at(place: int) -> list[int]:
@@ -362,12 +363,12 @@ _ANNOTATING = ("try_unroll", "try_vec", "try_unroll_vec", "unroll", "vec", *_GPU
 
 
 def annotate_knob(name: str, axes: Sequence[Any], policy: str, *, num_anchor: int = 1) -> Knob:
-    """Annotations of the loops `axes`.
+    """Return the knob for annotations of the loops `axes`.
 
-    `policy`: words of "none", "unroll", "vec" joined by "_" ("try" means "none": "try_unroll_vec"), each loop
-    getting one of them, at most one loop "vec"; "bind_gpu" and "bind_gpu_virtual" bind the loops to blocks
-    and threads, fusing the outermost ones left over; "locate_cache" chooses `num_anchor` of the loops to
-    compute caches at.
+    `policy` is a list of the words "none", "unroll" and "vec", joined by "_". Each loop gets one of the words, and at
+    most one loop gets "vec". "try" means "none", as in "try_unroll_vec". "bind_gpu" and "bind_gpu_virtual" bind the
+    loops to blocks and threads, and fuse surplus outermost loops. "locate_cache" chooses `num_anchor` loops at which
+    caches are computed.
     """
     count = len(axes)
     marks: list[Sequence[str | int]]
@@ -407,7 +408,7 @@ def annotate_knob(name: str, axes: Sequence[Any], policy: str, *, num_anchor: in
 
 
 def value_knob(name: str, candidate: Sequence[Any]) -> Knob:
-    """A choice among the values listed."""
+    """Return the knob for a choice among listed values."""
     check_name(name, "define_knob")
     values = listed(candidate, name, "candidate", "define_knob")
     if len(values) > _MOST_VALUES:
@@ -428,7 +429,7 @@ def value_knob(name: str, candidate: Sequence[Any]) -> Knob:
 
 
 def alike(knob: Knob) -> Knob:
-    """A knob of one choice that accepts all others as equivalent: choices of logs that lead to the same program."""
+    """Return a knob with one choice that accepts all others as equivalent: in logs, they mean the same program."""
     return _Alike(knob.name, knob.label, knob.choices, knob.outputs)
 
 

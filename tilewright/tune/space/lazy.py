@@ -1,4 +1,4 @@
-"""Sequences of choices that are counted and indexed without being listed."""
+"""Lazy sequences of choices, which are counted and indexed without being listed."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from ...core.errors import UserError
 from .choices import Choice
 
 MOST_LISTED = 1 << 16
-"""Largest number of choices that are listed for quick look-ups; of more, each is made on demand."""
+"""The most choices that are listed for quick look-ups; in longer sequences, choices are created on demand."""
 _LARGEST_LENGTH = 1 << 62
-"""Largest value of `len` and of NumPy's random integers."""
+"""The largest value of `len` and of NumPy's random integers."""
 
 
 class Choices(Sequence[Choice]):
-    """A sequence of `count` choices: `at` returns the choice at a place, `place` the place of a choice, or None."""
+    """A sequence of `count` choices. `at` returns the choice at an index, `place` the index of a choice, or None."""
 
     def __init__(self, count: int, at: Callable[[int], Choice], place: Callable[[Choice], int | None]) -> None:
         self._count = count
@@ -174,7 +174,7 @@ class Orders:
 
 
 class Words:
-    """The tuples of `count` words, the last one varying fastest, of which at most one is `once`."""
+    """Return the tuples of `count` words with at most one `once`; the last word varies fastest."""
 
     def __init__(self, words: Sequence[str], count: int, once: str) -> None:
         self.words = tuple(words)

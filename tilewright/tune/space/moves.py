@@ -9,7 +9,7 @@ from .space import Space
 
 _NEIGHBOURS = 8
 _MOST_COMPARED = 2048
-"""Largest number of choices of a knob whose distances are all computed."""
+"""The most choices of a knob with tabulated distances."""
 
 
 class Moves:
@@ -39,7 +39,7 @@ class Moves:
         return self._admitted(made)
 
     def crossed(self, points: np.ndarray, count: int) -> np.ndarray:
-        """Points each of whose knobs comes from one of two parents; earlier points are parents more often."""
+        """Return points with each knob from one of two parents; earlier points are parents more often."""
         weights = 1.0 / (np.arange(len(points)) + 4)
         parents = self.rng.choice(len(points), size=(count, 2), p=weights / weights.sum())
         first = self.rng.random((count, points.shape[1])) < 0.5
@@ -51,7 +51,7 @@ class Moves:
 
 
 def _neighbours(knob: Knob) -> np.ndarray | None:
-    """For each choice of a split, the places of the nearest ones; None if choices have no distance."""
+    """Return the indices of the nearest choices for each choice of a split; None if choices have no distance."""
     if not isinstance(knob, SplitKnob) or not isinstance(knob.choices, tuple) or len(knob) > _MOST_COMPARED:
         return None
     sizes = np.log2(np.maximum(np.array([list(choice.sizes[1:]) for choice in knob.choices], dtype=np.float64), 1))

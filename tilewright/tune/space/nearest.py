@@ -1,4 +1,4 @@
-"""The configuration nearest to wanted choices: splits are compared by their inner sizes, in powers of two."""
+"""The configuration nearest to wanted choices. Splits are compared by the binary logarithms of their inner sizes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .space import Space
 
 
 def nearest_index(space: Space, wanted: Mapping[str, Any]) -> int:
-    """Return the index of the configuration that is as wanted, or nearest to it."""
+    """Return the index of the wanted configuration, or of the nearest one."""
     exact = [_place_of(knob, wanted.get(knob.name)) for knob in space.knobs]
     places = [place for place in exact if place is not None]
     if len(places) == len(exact) and space.is_index_valid(space.index(places)):
@@ -24,7 +24,7 @@ def nearest_index(space: Space, wanted: Mapping[str, Any]) -> int:
 def similar_index(space: Space, wanted: Mapping[str, Choice]) -> int | None:
     """Return the index of the configuration nearest to another workload's; None if none is similar.
 
-    Choices other than splits have to be the same.
+    Choices other than splits must be equal.
     """
     places: list[int] = []
     for knob in space.knobs:
@@ -40,12 +40,12 @@ def similar_index(space: Space, wanted: Mapping[str, Choice]) -> int | None:
 
 
 def _comparable(a: Choice, b: Choice) -> bool:
-    """Return whether two choices are of one kind, and if they are splits, into equally many loops."""
+    """Return whether two choices have the same kind and, if they are splits, the same number of loops."""
     return type(a) is type(b) and (not isinstance(a, SplitChoice) or len(a.numbers) == len(b.numbers))
 
 
 def _distance(choice: Choice, wanted: Any, other: float = 1.0) -> float:
-    """Return the doublings between the inner sizes of splits; `other` for any other choice that differs."""
+    """Return the distance between the inner sizes of splits, in doublings; `other` for other unequal choices."""
     if wanted is None:
         return 0.0
     if isinstance(choice, SplitChoice):
@@ -55,14 +55,14 @@ def _distance(choice: Choice, wanted: Any, other: float = 1.0) -> float:
 
 
 def _place_of(knob: Any, wanted: Any) -> int | None:
-    """Return the place of the choice that equals `wanted`, the first if None is wanted; None if there is none."""
+    """Return the index of the choice equal to `wanted`, or 0 for None; None if there is no such choice."""
     if wanted is None:
         return 0
     return next((place for place, choice in enumerate(knob.choices) if choice.wanted == wanted), None)
 
 
 Distances = list[tuple[float, int]]
-"""The distance of each choice of a knob from the wanted one, and its place; the nearest first."""
+"""The distance of each choice of a knob from the wanted choice, with its index; the nearest first."""
 
 
 def _by_knob(knob: Any, wanted: Any) -> Distances:
@@ -71,7 +71,7 @@ def _by_knob(knob: Any, wanted: Any) -> Distances:
 
 
 def _by_distance(knobs: list[Distances]) -> Iterator[list[int]]:
-    """Yield places, one per knob, by the sum of their distances: a predicate may rule out the first."""
+    """Yield lists of one index per knob, by the sum of their distances: predicates may rule out the first ones."""
     frontier, seen = [(0.0, (0,) * len(knobs))], set()
     while frontier:
         _, ranks = heappop(frontier)

@@ -1,4 +1,4 @@
-"""Predicates over knobs, tabulated over only the knobs that they read."""
+"""Predicates over knobs, tabulated over the knobs that they read."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ Part = Callable[[Choice], Hashable]
 
 
 def innermost(choice: Choice) -> Hashable:
-    """Let only the last extent of a split count, which one thread computes; all of any other choice."""
+    """Return the last extent of a split, which one thread computes; for other choices, the choice itself."""
     return choice.sizes[-1] if isinstance(choice, SplitChoice) else repr(choice)
 
 
 TABLE_LIMIT = 1 << 18
-"""Largest number of tabulated combinations (a quarter of a second). Larger groups are tested point by point."""
+"""The most tabulated combinations, which take a quarter of a second. Larger groups are tested point by point."""
 _POINTS_DRAWN = 256
 
 
 @dataclass(frozen=True)
 class Predicate:
-    """A condition on configurations: `test` of the choices of the knobs `names`; `reason` describes it.
+    """A condition on configurations: `test` of the choices of the knobs `names`, described by `reason`.
 
-    `part` returns the part of a choice that the test depends on (default: all of it): choices with equal parts share
-    one test. A test of `many` takes a `KnobColumn` in place of each choice as well, and returns an array then.
+    `part` returns the part of a choice on which the test depends, by default the whole choice. Choices with equal parts
+    share one test. With `many`, the test also accepts a `KnobColumn` instead of each choice, and then returns an array.
     """
 
     test: Test
@@ -47,7 +47,7 @@ class Predicate:
 
 
 class KnobColumn:
-    """A knob's choices in many configurations: `size` or `val` of its choices, as arrays, at some `places`."""
+    """A knob's choices in many configurations: arrays of their `size` or `val`, at the indices `places`."""
 
     def __init__(self, knob: Knob, places: np.ndarray) -> None:
         choices: Sequence[Any] = knob.choices
@@ -59,7 +59,7 @@ class KnobColumn:
 
 
 class _Watched(Mapping[str, Choice]):
-    """Choices that note which of them were asked for."""
+    """Choices that record which of them were read."""
 
     def __init__(self, choices: Mapping[str, Choice], seen: set[str]) -> None:
         self._choices = choices
@@ -89,7 +89,7 @@ def _undefined(name: str, known: Iterable[str]) -> UserError:
 
 
 class _UnseenError(KeyError):
-    """A test reads a knob that it was not seen to read."""
+    """A test reads a knob that it did not read when it was watched."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
@@ -97,7 +97,7 @@ class _UnseenError(KeyError):
 
 
 class UnseenKnobError(Exception):
-    """A predicate reads a knob outside of its group, `name`: it was not seen to read it."""
+    """A predicate reads the knob `name` outside its group, which it did not read when it was watched."""
 
     def __init__(self, predicate: Predicate, name: str) -> None:
         super().__init__(name)
@@ -106,7 +106,7 @@ class UnseenKnobError(Exception):
 
 
 class _Known(dict[str, Choice]):
-    """The choices of the knobs that a test was seen to read."""
+    """The choices of the knobs that a watched test read."""
 
     def __missing__(self, name: str) -> Choice:
         raise _UnseenError(name)
@@ -128,7 +128,7 @@ def _alike(knob: Knob, part: Part | None) -> tuple[np.ndarray, list[Choice]]:
 
 
 def names_read(test: Test, knobs: Sequence[Knob]) -> tuple[str, ...]:
-    """The knobs that a test reads, found by watching it on random choices."""
+    """Return the knobs that a test reads, found by watching it on random choices."""
     rng = np.random.default_rng(0)
     seen: set[str] = set()
     with calling("the function of multi_filter"):
@@ -138,7 +138,7 @@ def names_read(test: Test, knobs: Sequence[Knob]) -> tuple[str, ...]:
 
 
 class KnobGroup:
-    """Knobs that share predicates, with their places in the space (`at`) and the predicates."""
+    """Knobs that share predicates, with their indices in the space (`at`) and the predicates."""
 
     def __init__(self, at: tuple[int, ...], knobs: Sequence[Knob], predicates: tuple[Predicate, ...]) -> None:
         self.at = at
@@ -148,7 +148,7 @@ class KnobGroup:
         self.tabulated = prod(self.shape) <= TABLE_LIMIT
 
     def holds(self, places: Iterable[int]) -> bool:
-        """Whether the choices at these places of the group's knobs meet all predicates."""
+        """Return whether the choices at these indices of the group's knobs satisfy all predicates."""
         choices = _Known((k.name, k.choices[p]) for k, p in zip(self.knobs, places, strict=True))
         for predicate in self.predicates:
             try:
@@ -159,14 +159,14 @@ class KnobGroup:
         return True
 
     def examine(self) -> None:
-        """Ask the predicates about all combinations, or many; raises UnseenKnobError if one reads further knobs."""
+        """Test the predicates on all combinations, or many; raise UnseenKnobError if one reads further knobs."""
         _ = self.allowed if self.tabulated else self.fraction
 
     @cached_property
     def table(self) -> np.ndarray:
-        """For every combination of places, whether it is allowed.
+        """Return, for each combination of indices, whether it is allowed.
 
-        The predicates of few combinations come first, and the others are asked only about the remaining ones.
+        Predicates with few combinations are tested first; the others are tested only on the remaining combinations.
         """
         allowed = np.ones(self.shape, bool)
         axes = [tuple(i for i, k in enumerate(self.knobs) if k.name in p.names) for p in self.predicates]
@@ -187,7 +187,7 @@ class KnobGroup:
         return prod(self.shape[i] for i in axes)
 
     def _rule_out(self, allowed: np.ndarray, predicate: Predicate, axes: tuple[int, ...]) -> None:
-        """Clear the entries that a predicate over the knobs `axes` forbids, in a table over all knobs."""
+        """Clear the entries forbidden by a predicate over the knobs `axes`, in a table over all knobs."""
         if predicate.many:
             allowed &= self._of_many(predicate, np.ogrid[tuple(slice(size) for size in self.shape)])
             return
@@ -195,7 +195,7 @@ class KnobGroup:
         alike = [_alike(self.knobs[i], predicate.part) for i in axes]
         where = np.ix_(*(kinds for kinds, _ in alike))
         holds = np.zeros([len(choices) for _, choices in alike], bool)
-        np.logical_or.at(holds, where, allowed.any(axis=others))  # only these are asked about
+        np.logical_or.at(holds, where, allowed.any(axis=others))  # only these are tested
         names = [self.knobs[i].name for i in axes]
         for places in np.argwhere(holds).tolist():
             chosen = (choices[place] for (_, choices), place in zip(alike, places, strict=True))
@@ -203,18 +203,18 @@ class KnobGroup:
         allowed &= np.expand_dims(holds[where], others)
 
     def _of_many(self, predicate: Predicate, places: Iterable[np.ndarray]) -> np.ndarray:
-        """Whether combinations of places meet a predicate that is asked about all of them at once."""
+        """Return whether combinations of indices satisfy a predicate with `many`."""
         columns: Any = {knob.name: KnobColumn(knob, at) for knob, at in zip(self.knobs, places, strict=True)}
         return np.asarray(predicate.test(columns))
 
     @cached_property
     def allowed(self) -> np.ndarray:
-        """The allowed combinations of places, one per row."""
+        """Return the allowed combinations of indices, one per row."""
         return np.argwhere(self.table)
 
     @cached_property
     def fraction(self) -> float:
-        """The part of the combinations that is allowed; an estimate, never 0, if they are too many to tabulate."""
+        """Return the fraction of allowed combinations; an estimate, never 0, if there are too many to tabulate."""
         if self.tabulated:
             return len(self.allowed) / prod(self.shape)
         rng = np.random.default_rng(0)
@@ -222,7 +222,7 @@ class KnobGroup:
         return float(max(self.test(drawn).mean(), 1 / len(drawn)))  # 0 would end a search at once
 
     def test(self, places: np.ndarray) -> np.ndarray:
-        """For each row of places of the group's knobs, whether it is allowed."""
+        """Return, for each row of indices of the group's knobs, whether it is allowed."""
         if self.tabulated:
             flags: np.ndarray = self.table[tuple(places.T)]
             return flags
@@ -236,9 +236,10 @@ class KnobGroup:
 
 
 def groups_of(knobs: Sequence[Knob], predicates: Sequence[Predicate]) -> tuple[KnobGroup, ...]:
-    """The groups of knobs that predicates tie together; knobs under no predicate are in none.
+    """Return the groups of knobs that share predicates; knobs without a predicate are in no group.
 
-    A test may read a knob for a few choices of others only, and so was not seen to read it: its group then grows.
+    A test may read a knob only for a few choices of other knobs, and thus not while it is watched. Its group then
+    grows.
     """
     known = [knob.name for knob in knobs]
     while True:
@@ -256,7 +257,7 @@ def groups_of(knobs: Sequence[Knob], predicates: Sequence[Predicate]) -> tuple[K
 
 
 def group(knobs: Sequence[Knob], predicates: Sequence[Predicate]) -> tuple[KnobGroup, ...]:
-    """The groups by the knobs that predicates are known to read."""
+    """Return the groups by the knobs that predicates are known to read."""
     place = {knob.name: i for i, knob in enumerate(knobs)}
     sets: list[tuple[set[int], list[Predicate]]] = []
     for predicate in predicates:

@@ -2,7 +2,7 @@
 
 A configuration's index counts the places of its choices as digits, the first knob varying fastest. Predicates
 rule out some indices and leave the others as they are, so a log keeps its meaning when a predicate is added.
-The strategies in `tune/search/search.py` propose indices; `Space.get` makes the configuration of one.
+Searches (`tune/search/search.py`) propose indices; `Space.get` returns the configuration of an index.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ _MOST_REDRAWS = 64  # rounds of redrawing points ruled out by a predicate too la
 
 
 class Space(Indices):
-    """Knobs in the order declared, and predicates over them; `with_knob` and `where` return another one.
+    """Knobs in order of declaration, and predicates over them; `with_knob` and `where` return a new space.
 
-    A *point* is the tuple of the places of the choices, one per knob.
+    A *point* is the tuple of the indices of choices, one per knob.
     """
 
     def __init__(self, knobs: Sequence[Knob] = (), predicates: Sequence[Predicate] = ()) -> None:
@@ -37,7 +37,7 @@ class Space(Indices):
         self.predicates = tuple(predicates)
 
     def with_knob(self, knob: Knob) -> Space:
-        """This space with one more knob; one of the same name is replaced."""
+        """Return this space with one more knob; a knob of the same name is replaced."""
         if knob.name in self.space_map:
             return Space([knob if k.name == knob.name else k for k in self.knobs], self.predicates)
         return Space((*self.knobs, knob), self.predicates)
@@ -45,11 +45,11 @@ class Space(Indices):
     def where(
         self, test: Test, names: Sequence[str] = (), reason: str = "", part: Part | None = None, many: bool = False
     ) -> Space:
-        """This space without the configurations that fail `test`, which gets the choices by name.
+        """Return this space without the configurations that fail `test`, which is called with the choices by name.
 
-        `names`: the knobs that the test reads (found by trying it if none is named); `reason` is the message of a
-        configuration that fails; `part`: the part of a choice that the test depends on, by default all; `many`: the
-        test takes a `predicates.KnobColumn` in place of each choice as well.
+        `names`: the knobs that the test reads; by default, they are found by watching the test. `reason`: the message
+        for configurations that fail. `part`: returns the part of a choice on which the test depends, by default the
+        whole choice. `many`: whether the test also accepts a `predicates.KnobColumn` instead of each choice.
         """
         if not callable(test):
             raise UserError(
@@ -68,7 +68,7 @@ class Space(Indices):
         return Space(self.knobs, (*self.predicates, predicate))
 
     def multi_filter(self, filter: Test, names: Sequence[str] = (), reason: str = "") -> None:
-        """Rule out the configurations that fail `filter`, in this very space: of a task, before it is tuned.
+        """Rule out the configurations that fail `filter`, in place: for the space of a task, before it is tuned.
 
         `where` describes the arguments.
         """
@@ -98,11 +98,11 @@ class Space(Indices):
 
     @cached_property
     def range_length(self) -> int:
-        """How many indices there are: the product of the numbers of choices."""
+        """The number of indices: the product of the numbers of choices."""
         return prod(self.dims)
 
     def __len__(self) -> int:
-        """As `size`, which has no limit."""
+        """Return `size`; unlike `len`, `size` has no limit."""
         if self.size > sys.maxsize:
             raise UserError(
                 f"the space has {self.size:.2e} configurations, more than len() can say",
@@ -116,7 +116,7 @@ class Space(Indices):
 
     @cached_property
     def size(self) -> int:
-        """The number of configurations; an estimate if predicates tie too many knobs together to count them."""
+        """The number of configurations; an estimate if predicates share too many knobs to count."""
         left = self.range_length
         for one in self._groups:
             total = prod(one.shape)
@@ -137,7 +137,7 @@ class Space(Indices):
     # Indices and points
 
     def point(self, index: int) -> tuple[int, ...]:
-        """The place of each knob's choice, for an index."""
+        """Return the point of an index."""
         if not 0 <= index < self.range_length:
             raise UserError(
                 f"index {index} is outside the space of {self.range_length} indices",
@@ -151,14 +151,14 @@ class Space(Indices):
         return tuple(places)
 
     def index(self, point: Sequence[int]) -> int:
-        """The index of a point."""
+        """Return the index of a point."""
         total = 0
         for place, size in zip(reversed(point), reversed(self.dims), strict=True):
             total = total * size + int(place)
         return total
 
     def get(self, index: int) -> Config:
-        """The configuration of an index; raises UserError if it is outside or a predicate rules it out."""
+        """Return the configuration of an index; raise UserError if it is out of range, or a predicate rules it out."""
         index = getattr(index, "value", index)  # of a constant
         if isinstance(index, bool) or not isinstance(index, (int, np.integer)):
             raise UserError(
@@ -181,7 +181,7 @@ class Space(Indices):
         return {knob.name: knob.choices[place] for knob, place in zip(self.knobs, point, strict=True)}
 
     def find(self, config: Mapping[str, Choice]) -> int | None:
-        """The index of a configuration, by its choices; None if the space does not hold it."""
+        """Return the index of a configuration, by its choices; None if it is not in the space."""
         if set(config) != set(self.space_map):
             return None
         places = [place for knob in self.knobs if (place := knob.place_of(config[knob.name])) is not None]
@@ -191,16 +191,16 @@ class Space(Indices):
         return found if self.is_index_valid(found) else None
 
     def is_index_valid(self, index: int) -> bool:
-        """Whether the index is one of the space and no predicate rules it out."""
+        """Return whether an index is in range and no predicate rules it out."""
         return 0 <= index < self.range_length and (not self.predicates or self.admits(self.point(index)))
 
     def admits(self, point: Sequence[int]) -> bool:
-        """Whether no predicate rules out a point."""
+        """Return whether no predicate rules out a point."""
         choices = self._choices(point)
         return all(p.test(choices) for p in self.predicates)
 
     def __iter__(self) -> Iterator[int]:
-        """The indices, ascending."""
+        """Yield the valid indices, ascending."""
         return (i for i in range(self.range_length) if self.is_index_valid(i))
 
     def check(self) -> None:
@@ -217,7 +217,7 @@ class Space(Indices):
     # Many points at once, one per row
 
     def admitted(self, points: np.ndarray) -> np.ndarray:
-        """For each row, whether no predicate rules it out."""
+        """Return, for each row, whether no predicate rules it out."""
         flags = np.ones(len(points), bool)
         for one in self._groups:
             try:
@@ -228,7 +228,7 @@ class Space(Indices):
         return flags
 
     def draw(self, rng: np.random.Generator, count: int) -> np.ndarray:
-        """`count` random points, each as likely as any other; a few may be less than asked in a sparse space."""
+        """Return `count` uniformly random points; in a sparse space there may be fewer."""
         try:
             return self._drawn(rng, count)
         except UnseenKnobError as error:
@@ -236,7 +236,7 @@ class Space(Indices):
             return self.draw(rng, count)
 
     def _regroup(self, error: UnseenKnobError) -> None:
-        """Have a predicate read one more knob: the combinations are too many to have asked it about all of them."""
+        """Add a knob to a predicate's group: too many combinations to test had hidden that it reads the knob."""
         self.predicates = tuple(
             replace(each, names=(*each.names, error.name)) if each.test is error.predicate.test else each
             for each in self.predicates
@@ -264,7 +264,7 @@ class Space(Indices):
         return points
 
     def indices(self, points: np.ndarray) -> list[int]:
-        """The index of each row."""
+        """Return the index of each row."""
         if self.range_length > _MOST_IN_64_BITS:
             return [self.index(row) for row in points.tolist()]
         found: list[int] = (points @ np.cumprod([1, *self.dims])[:-1]).tolist()

@@ -20,7 +20,7 @@ from torch.utils.flop_counter import register_flop_formula
 from ....core.windows import extents
 from ...arguments.call import OPERATORS, CallOptions, OperatorCall, is_left_out
 from ...arguments.problem import TRANSPOSES
-from ...arguments.signature import Arrays, Described, check_no_indices, signature
+from ...arguments.signature import ArrayProperties, Arrays, check_no_indices, signature
 from ...planning.decision import Tune
 from ...planning.prepared_calls import PreparedCalls
 from ...programs import fingerprint
@@ -195,10 +195,10 @@ def _shapes(tensors: int, kind: Callable[..., Any]) -> Callable[..., Any]:
     return infer
 
 
-def _seen(a: Any, rank: int) -> Described | None:
+def _seen(a: Any, rank: int) -> ArrayProperties | None:
     if a is None:
         return None
-    return Described(tuple(a.shape), NAMES.get(a.dtype, str(a.dtype)), (a.device.type, 0), channels_last(a, rank))
+    return ArrayProperties(tuple(a.shape), NAMES.get(a.dtype, str(a.dtype)), (a.device.type, 0), channels_last(a, rank))
 
 
 def key_compiled_graphs() -> None:
