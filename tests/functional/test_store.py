@@ -25,6 +25,7 @@ from tilewright.functional.programs import archive, fingerprint, host_objects, s
 from tilewright.functional.programs import store as module
 from tilewright.functional.programs.store import KernelStore, StoredKernel, default_folder, default_limit
 from tilewright.runtime.device import cpu
+from tilewright.topi.causal import schedules
 
 ENTRY = StoredKernel({"what": "a kernel"}, b"code" * 100)
 
@@ -71,7 +72,7 @@ def test_calls_compile_anew_if_entries_are_exchanged(
     texts = [f"define i32 @f() {{ ret i32 {number} }}" for number in range(2)]
 
     def results() -> list[Any]:
-        program = sized_programs.sized_program(sized, cpu(), "topi.causal.schedules", "causal").binary
+        program = sized_programs.sized_program(sized, cpu(), schedules.scheduled, "causal").binary
         return [tilewright.max_pool2d(x, 3), tilewright.avg_pool2d(x, 3), program, *map(host_objects.compiled, texts)]
 
     def forget() -> None:
