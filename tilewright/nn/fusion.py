@@ -311,6 +311,8 @@ def _problem(found: Chain, last: bool) -> tuple[Problem, Device]:
     )
     if 0 in given.x.shape:
         raise NotOurs("the sample has no images")
+    if not last:
+        given = given._replace(x=given.x._replace(channels_last=torch_tensors.results_lie_last(rank, x)))
     call = CallOptions(**options, activation=found.activation or None)
     return signature(name, given, call, found.activation).problem, device_of(x)
 

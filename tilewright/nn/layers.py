@@ -16,7 +16,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from ..core.errors import UserError
 from ..functional.arguments.call import OPERATORS, CallOptions
 from ..functional.arguments.problem import Problem
-from ..functional.arguments.signature import FLOATS, Arrays, signature
+from ..functional.arguments.signature import FLOATS, signature
 from ..functional.pytorch import tensors as torch_tensors
 from ..functional.pytorch.state import type_in_autocast
 from . import modules
@@ -184,16 +184,17 @@ def problem_of(module: Any, x: Any, dtype: str = "") -> Problem:
     if "pool" in operator:
         names = ("kernel_size", "stride", "padding", "dilation", "ceil_mode", "count_include_pad", "divisor_override")
         options = CallOptions(**{name: getattr(module, name) for name in names if hasattr(module, name)})
-        given = [torch_tensors.properties_of(x, rank)]
+        arrays = [x]
     else:
         padding = module.padding
         if module.padding_mode != "zeros":
             x, padding = modules.bordered(module, x), 0
         more = tuple(module.output_padding) if "transpose" in operator else 0
         options = CallOptions(module.stride, padding, module.dilation, module.groups, output_padding=more)
-        given = [torch_tensors.properties_of(a, rank) for a in (x, module.weight, module.bias)]
-    cast = [a if a is None else a._replace(dtype=dtype or a.dtype) for a in given]
-    return signature(operator, Arrays(*cast), options).problem  # type: ignore[arg-type]  # x is there
+        arrays = [x, module.weight, module.bias]
+    seen = [torch_tensors.properties_of(a, rank) for a in arrays]
+    cast = [a if a is None else a._replace(dtype=dtype or a.dtype) for a in seen]
+    return signature(operator, torch_tensors.in_result_order(cast, rank, arrays), options).problem
 
 
 def replacement(kind: type) -> type:

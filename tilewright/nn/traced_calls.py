@@ -15,7 +15,7 @@ from ..core.errors import UserError
 from ..core.windows import extents
 from ..functional.arguments.call import OPERATORS, CallOptions
 from ..functional.arguments.problem import Problem
-from ..functional.arguments.signature import Arrays, signature
+from ..functional.arguments.signature import signature
 from ..functional.planning.decision import Tune
 from ..functional.pytorch import tensors as torch_tensors
 from ..functional.pytorch.operators.arguments import numbers, padding
@@ -93,11 +93,12 @@ class _Call:
         weight: Any
         x, weight, bias = (None if a is None else a.meta["example_value"] for a in self.tensors)
         seen = [None if a is None else properties_of(a, rank)._replace(dtype=dtype) for a in (x, weight, bias)]
+        given = torch_tensors.in_result_order(seen, rank, (x, weight))
         options = CallOptions(
             tuple(self.stride), tuple(self.padding), tuple(self.dilation), self.groups,
             output_padding=tuple(self.output_padding),
         )  # fmt: skip
-        problem = signature(self.name, Arrays(*seen), options).problem  # type: ignore[arg-type]  # x is there
+        problem = signature(self.name, given, options).problem
         if 0 in problem.shape:
             raise NotOurs("the sample has no images")
         if not torch.is_grad_enabled():

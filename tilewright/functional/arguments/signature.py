@@ -34,8 +34,8 @@ _WIDEST_PADDING = 2**30
 class ArrayProperties(NamedTuple):
     """The properties of an array that a call needs: shape, type and device.
 
-    With `channels_last`, an array of shape NCHW, NCW, CHW or CW has the channels after the spatial dimensions in
-    memory.
+    `channels_last` says that an array of shape NCHW, NCW, CHW or CW lies in memory with the channels behind the
+    spatial dimensions. Of the input, it says that for the result.
     """
 
     shape: tuple[int, ...]
@@ -65,7 +65,11 @@ class Signature(NamedTuple):
     order: tuple[int, ...]
     """The memory order of the result's dimensions, outermost first; () for the order of the shape."""
     images: tuple[int, ...]
-    """The memory order of the input, of a residual, and of the gradient of a layer's result."""
+    """The order in memory of the input, of a residual, and of the gradient of a layer's result.
+
+    It may be () for another `order` of the result if both orders have the same memory: if only strides of extents of 1
+    differ.
+    """
 
 
 def channels_last_order(dims: int, rank: int) -> tuple[int, ...]:
@@ -139,8 +143,8 @@ class _Reader:
             )
         out = self._in_order(problem.out_shape)
         out = out if batched else out[1:]
-        turned = x.channels_last and not self.order.endswith("C")
-        images = channels_last_order(len(out), rank) if turned else ()
+        order = channels_last_order(len(out), rank) if self._turns else ()
+        images = order if problem.layout == "NHWC" else ()
         if self.operator.op == WEIGHT_GRADIENT:
             assert self.arrays.weight is not None
             self._same(self.arrays.weight, "the gradient of the result", out)
@@ -153,9 +157,14 @@ class _Reader:
             raise self.wrong(f"{self.activation} needs a residual", "give the gradient of the result as the residual")
         if self.arrays.out is not None:
             self._same(self.arrays.out, "out", out)
-        return Signature(problem, out, images, images)
+        return Signature(problem, out, order, images)
 
     # Layouts
+
+    @property
+    def _turns(self) -> bool:
+        """Whether the channels lie behind the spatial dimensions in memory, and in front of them in the shape."""
+        return self.arrays.x.channels_last and not self.order.endswith("C")
 
     def _layout(self) -> str:
         usual = "NCHW" if self.operator.rank == 2 else "NCW"
@@ -193,7 +202,7 @@ class _Reader:
                 f"output_padding {_by(more)} reaches the stride {_by(stride)} and the dilation {_by(dilation)}",
                 "give a smaller output_padding",
             )
-        last = self.order.endswith("C") or self.arrays.x.channels_last
+        last = self._turns or self.order.endswith("C")
         whole = (*padding[:2], padding[2] + reach[0], padding[3] + reach[1])
         made = Problem(
             operator.op, shape, filters, kernel, stride, whole, dilation, groups, self.arrays.x.dtype,
@@ -202,6 +211,8 @@ class _Reader:
         )  # fmt: skip
         if operator.op == AVG_POOL:
             made = made._replace(**self._divisor(reach))
+        if self._turns and all(1 in (shape[1], shape[2] * shape[3]) for shape in (made.shape, made.out_shape)):
+            made = made._replace(layout="NCHW")
         weight, on_gpu = self.arrays.weight, self.arrays.x.device[0] == "cuda"
         return made.with_filters_last if on_gpu and weight is not None and weight.channels_last else made
 

@@ -25,8 +25,8 @@ _current_gpu: Callable[[], int] | None = getattr(torch._C, "_cuda_getDevice", No
 
 
 def allocator(checked: Signature, x: Any) -> Callable[[], Any]:
-    """Return the allocator of a call's result: like `x` if it has the shape of `x`, else as the signature says."""
-    model = _model(checked, x)
+    """Return the allocator of a call's result."""
+    model = empty_in_order(x, checked, device="meta")
     return strided_allocator(x, tuple(model.shape), tuple(model.stride()), model.dtype)
 
 
@@ -41,13 +41,6 @@ def strided_allocator(x: Any, sizes: tuple[int, ...], strides: tuple[int, ...], 
     if torch.cuda.device_count() == 1:  # no other can be current
         return partial(empty, sizes, strides, dtype)
     return lambda: empty(sizes, strides, dtype) if current() == index else by_operator()
-
-
-def _model(checked: Signature, x: Any) -> Any:
-    """A tensor without memory, of the shape and the strides of the result."""
-    if tuple(x.shape) == checked.shape and lies_in(x, checked.order):
-        return torch.empty_like(x, dtype=_type(checked), device="meta")
-    return empty_in_order(x, checked, device="meta")
 
 
 def empty_in_order(x: Any, checked: Signature, **options: Any) -> Any:

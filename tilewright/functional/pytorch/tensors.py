@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from typing import Any, NamedTuple
 
@@ -74,8 +74,7 @@ class RecentCalls(PreparedCalls):
 
 def facts(a: Any) -> tuple[Any, ...]:
     """Return the properties of a tensor on which its executor depends."""
-    order = a.is_contiguous() or a.stride()
-    return a.shape, a.dtype, a.device, a.layout, order, type(a), a.is_neg(), a._is_zerotensor()
+    return a.shape, a.dtype, a.device, a.layout, a.stride(), type(a), a.is_neg(), a._is_zerotensor()
 
 
 def check_types(call: OperatorCall) -> None:
@@ -106,6 +105,35 @@ def channels_last(a: Any, rank: int) -> bool:
     return lies_in(a, channels_last_order(a.dim(), rank))
 
 
+def results_lie_last(rank: int, x: Any, weight: Any = None) -> bool:
+    """Whether the result of a call lies in memory with the channels last.
+
+    For images, this is PyTorch's rule: the input lies so, or the weight does. For lines, the input decides.
+    """
+    if rank == 1:
+        return channels_last(x, rank)
+    if 0 in x.shape:
+        return False
+    # PyTorch's convolutions add the batch to an image without one, and its poolings do not.
+    asked = [x] if weight is None else [x.unsqueeze(0) if x.dim() == 3 else x, weight]
+    return any(a.dim() == 4 and _is_like_channels_last(a) for a in asked)
+
+
+def _is_like_channels_last(a: Any) -> bool:
+    """Whether PyTorch takes four dimensions for images with the channels last (`c10::is_channels_last_strides_2d`).
+
+    It reads strides alone, also of slices and of extents of 1.
+    """
+    sizes, steps, least = a.shape, a.stride(), 0
+    if steps[1] == 0:
+        return False
+    for d in (1, 3, 2, 0):
+        if steps[d] < least or (d == 0 and least == steps[1]):
+            return False
+        least = steps[d] * sizes[d]
+    return True
+
+
 def properties_of(a: Any, rank: int) -> ArrayProperties | None:
     """The properties of a tensor that a call with `rank` spatial dimensions needs."""
     if a is None:
@@ -114,9 +142,15 @@ def properties_of(a: Any, rank: int) -> ArrayProperties | None:
     return ArrayProperties(tuple(a.shape), NAMES.get(a.dtype, str(a.dtype)), place, channels_last(a, rank))
 
 
+def in_result_order(seen: Sequence[Any], rank: int, arrays: Sequence[Any]) -> Arrays:
+    """Return the descriptions of a call's tensors; the one of the input says how the result lies in memory."""
+    return Arrays(seen[0]._replace(channels_last=results_lie_last(rank, *arrays[:2])), *seen[1:])
+
+
 def signed(call: OperatorCall) -> tuple[Signature, Activation | None]:
     """Return the checked signature of a call, and the function of a user-defined activation."""
-    seen = Arrays(*[properties_of(a, call.operator.rank) for a in call.arrays])  # type: ignore[arg-type]  # x is there
+    rank = call.operator.rank
+    seen = in_result_order([properties_of(a, rank) for a in call.arrays], rank, call.arrays)
     function, text = custom(call.name, call.options.activation, seen.x.dtype)
     return signature(call.name, seen, call.options, text), function
 

@@ -13,7 +13,7 @@ from ...arguments.problem import MATRIX_CHANNELS, TRANSPOSES, Problem
 from ...arguments.signature import channels_last_order
 from .. import native
 from ..state import differentiates
-from ..tensors import channels_last, in_order
+from ..tensors import in_order, results_lie_last
 from .options import ConvolutionOptions, WeightGradientOptions
 
 Run = Callable[..., Any]
@@ -81,7 +81,7 @@ class CalledLayer:
     @classmethod
     def of(cls, options: ConvolutionOptions, x: Any, weight: Any) -> CalledLayer:
         """The layer of a call."""
-        turned = not options.layout.endswith("C") and channels_last(x, OPERATORS[options.name].rank)
+        turned = not options.layout.endswith("C") and results_lie_last(OPERATORS[options.name].rank, x, weight)
         return cls(options, x.shape, weight.shape, turned)
 
     def _first(self, a: Any) -> Any:

@@ -20,13 +20,13 @@ from torch.utils.flop_counter import register_flop_formula
 from ....core.windows import extents
 from ...arguments.call import OPERATORS, CallOptions, OperatorCall, is_left_out
 from ...arguments.problem import TRANSPOSES
-from ...arguments.signature import ArrayProperties, Arrays, check_no_indices, signature
+from ...arguments.signature import ArrayProperties, check_no_indices, signature
 from ...planning.decision import Tune
 from ...planning.prepared_calls import PreparedCalls
 from ...programs import fingerprint
 from ..allocation import empty_in_order
 from ..state import as_autocast, tracing, untraced
-from ..tensors import NAMES, channels_last, facts, prepared, signed
+from ..tensors import NAMES, channels_last, facts, in_result_order, prepared, signed
 from . import inductor, onnx_export
 from .arguments import (
     activation_text,
@@ -218,7 +218,8 @@ def _shaped(name: str, arrays: tuple[Any, ...], options: CallOptions) -> Any:
     key_compiled_graphs()
     if _asked.tune is not None:
         warn_of_budget(name, _asked.tune)
-    seen = Arrays(*[_seen(a, OPERATORS[name].rank) for a in arrays])  # type: ignore[arg-type]  # x is there
+    rank = OPERATORS[name].rank
+    seen = in_result_order([_seen(a, rank) for a in arrays], rank, arrays)
     return empty_in_order(arrays[0], signature(name, seen, options))
 
 
