@@ -299,10 +299,10 @@ def test_mistakes() -> None:
     with refused("gradient", "the output is 3"):
         te.gradient(3, [A])
     for head in (te.placeholder((3, 4), name="head"), te.placeholder((4, 3), "float64", name="head"), 3):
-        with refused("gradient", "the head is", "for the output 'C', float32[4, 3]", fix="whose shape ends"):
+        with refused("gradient", "the head is", "for the output 'C', float32[4, 3]", fix="a shape that ends"):
             te.gradient(C, [A], head)
     E = te.extern((4, 5), [A], lambda ins, outs: outs[0].vstore([0, 0], ins[0].vload([0, 0])), name="E")
-    with refused("gradient", "by way of 'E', a te.extern", fix="with te.compute"):
+    with refused("gradient", "through 'E', a te.extern", fix="with te.compute"):
         te.gradient(te.compute((4, 5), lambda i, j: E[i, j] * 2, name="C"), [A])
     foreign = te.compute((4, 5), lambda i, j: tir.call_pure_extern("float32", "sinf", A[i, j]), name="F")
     with refused("gradient", "the derivative of call_pure_extern(...)", fix="exp"):
