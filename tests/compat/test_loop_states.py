@@ -126,6 +126,38 @@ def test_partial_results_and_inlined_stages() -> None:
     assert "doubled" not in str(state)
 
 
+@pytest.mark.parametrize("stored", ["B", "BC", "BD", "BCD"])
+def test_stages_that_others_read_are_no_outputs(stored: str) -> None:
+    """Also if their results are among the tensors. Steps compute such a stage inside another one, which stores it."""
+    A = te.placeholder((6, 4), name="A")
+    B = te.compute((6, 4), lambda i, j: A[i, j] * 2.0, name="B")
+    C, D = (te.compute((6, 4), lambda i, j, by=by: B[i, j] + by, name=name) for name, by in (("C", 1.0), ("D", 3.0)))
+    given = [
+        A,
+        *(each for each in (B, C, D) if each.name in stored),
+        te.compute((6, 4), lambda *i: C(*i) * D(*i), name="E"),
+    ]
+    dag = auto_scheduler.ComputeDAG(given)
+    assert [op.name for op in dag.outputs] == ["E"]
+    assert [op.name for op in dag.stored] == [*stored, "E"]
+    state, (a, b, c, d, e) = dag.get_init_state(), (dag.ops.index(t.op) for t in (*(A, B, C, D), given[-1]))
+    assert state[a].op_type == 0
+    for stage in (b, c, d):
+        state.compute_at(stage, e, state[e].iters[1])
+    policy = auto_scheduler.SketchPolicy(
+        auto_scheduler.SearchTask(compute_dag=dag, workload_key="chain", target="llvm")
+    )
+    x = np.arange(24, dtype=np.float32).reshape(6, 4)
+    wanted = {"B": x * 2, "C": x * 2 + 1, "D": x * 2 + 3, "E": (x * 2 + 1) * (x * 2 + 3)}
+    for found in (state, *policy.generate_sketches()):
+        s, args = dag.apply_steps_from_state(found)
+        arrays = [x, *(np.full((6, 4), -1, np.float32) for _ in args[1:])]
+        (made,) = tw.lower(s, args).functions
+        interpret(made, arrays, outputs=made.buffers[1:])
+        for tensor, array in zip(args[1:], arrays[1:], strict=True):
+            np.testing.assert_array_equal(array, wanted[tensor.name])
+
+
 def test_threads_share_copies() -> None:
     """Blocks, threads, and a shared copy that all threads fetch: the form of most records of GPUs."""
     dag, state, product, relu = begun()

@@ -65,6 +65,8 @@ class ComputeDAG:
             is_key = isinstance(compute_or_sche, str)
             self.tensors = workload_key_to_tensors(compute_or_sche) if is_key else tensors_of(compute_or_sche)
             self.ops = _in_order(self.tensors)
+        self.stored = list(dict.fromkeys(t.op for t in self.tensors if not isinstance(t.op, PlaceholderOp)))
+        """The operations with results among the tensors."""
 
     @property
     def compute_dag(self) -> ComputeDAG:
@@ -73,8 +75,13 @@ class ComputeDAG:
 
     @property
     def outputs(self) -> list[Operation]:
-        """The operations of the outputs."""
-        return list(dict.fromkeys(t.op for t in self.tensors if not isinstance(t.op, PlaceholderOp)))
+        """The operations that no other one reads, as in the legacy API.
+
+        A result that another operation reads is stored, too, if it is among the tensors. Its stage may be computed
+        inside another one.
+        """
+        read = {t.op for op in self.ops for t in op.input_tensors}
+        return [op for op in self.stored if op not in read]
 
     @property
     def flop_ct(self) -> float:

@@ -98,7 +98,9 @@ class State:
     def _schedule(self) -> NumberedSchedule:
         """The schedule after the steps."""
         if self._made is None:
-            made = NumberedSchedule(create_schedule(self.dag.outputs), self.dag.ops)
+            legacy = all(step[0] in STEPS for step in self._steps)
+            # Steps of `auto_schedule` count the stages of a schedule that stores all results.
+            made = NumberedSchedule(create_schedule(self.dag.outputs if legacy else self.dag.stored), self.dag.ops)
             for step in self._steps:
                 made.take(step)
             self._made = made

@@ -230,7 +230,7 @@ class SketchPolicy(SearchPolicy):
 
     @cached_property
     def _program(self) -> AutomaticProgram:
-        return AutomaticProgram(self.task.compute_dag.outputs, self.task.target)
+        return AutomaticProgram(self.task.compute_dag.stored, self.task.target)
 
     @property
     def _has_choices(self) -> bool:
@@ -251,7 +251,7 @@ class SketchPolicy(SearchPolicy):
         dag, program = self.task.compute_dag, self._program
         found: dict[State, None] = {}
         for ways in program.alternatives():
-            template = AutomaticTemplate(program, ways, arguments(dag.tensors, dag.outputs))
+            template = AutomaticTemplate(program, ways, arguments(dag.tensors, dag.stored))
             space = template.declare((), program.target).space
             if len(space) > 4 * _SAMPLES:
                 places = space.sample_ints(_SAMPLES)
@@ -274,7 +274,7 @@ class SketchPolicy(SearchPolicy):
         is_own = bool(self.rules) or type(runner).run is not LocalRunner.run
         if is_own or not self._has_choices or (num_measure_trials < 2 and not self.measured):
             return super().search(num_measure_trials, runner, callbacks, verbose)
-        args = arguments(dag.tensors, dag.outputs)
+        args = arguments(dag.tensors, dag.stored)
 
         def heard(trial: Trial) -> None:
             if trial.number or trial.input.notes.confirmed:
