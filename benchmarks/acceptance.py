@@ -2,10 +2,11 @@
 
     python -m benchmarks.acceptance [PART ...] [--out DIR] [--seconds 3600] [--gpus 2] [--only TEXT] [--list]
 
-Each part runs in a process of its own, which another may fail without; on several GPUs, as many parts run at once, and
-parts that time the host run alone. DIR/acceptance.jsonl gets a line for each unit that was measured: a row in a type, a
-model, a folder of tests. Units that it has already, of the same sources and device, are left out, so a run that stopped
-is continued by the same command. At the end, a table has every requirement, the measured value, and whether it is met.
+Each part runs in a process of its own, so that a failure does not affect the others. With several GPUs, one part per
+GPU runs at a time; parts that time the host run alone. DIR/acceptance.jsonl gets a line for each unit that was
+measured: a row in a type, a model, a folder of tests. Units that it has already, of the same sources and device, are
+left out, so a run that stopped is continued by the same command. At the end, a table has every requirement, the
+measured value, and whether it is met.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ _GRACE = 30
 
 
 class Must(NamedTuple):
-    """A requirement: of which units of a part, which value, over all of them, is at least or at most a bound."""
+    """A requirement: a bound, from below or above, on a value over some units of a part."""
 
     part: str
     what: str
@@ -58,7 +59,7 @@ class Must(NamedTuple):
 
 
 def _named(*names: str) -> Callable[[str], bool]:
-    """Units whose name has all of these words."""
+    """Units with all of these words in their name."""
     return lambda unit: set(names) <= set(unit.split())
 
 

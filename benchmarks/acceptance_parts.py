@@ -277,7 +277,7 @@ def _cpu(name: str, threads: int) -> Values:
 
 
 def record_units() -> list[str]:
-    """Name the networks whose layers have records."""
+    """Name the networks with records of their layers."""
     from benchmarks.network_layers import NETWORKS
 
     return list(NETWORKS)
@@ -294,7 +294,7 @@ def records(units: list[str]) -> Measures:
 
 
 def test_units() -> list[str]:
-    """Name the folders whose tests need a GPU."""
+    """Name the folders with tests that need a GPU."""
     files = (ROOT / "tests").glob("*/test_*.py")
     return sorted({f"tests/{file.parent.name}" for file in files if "mark.cuda" in file.read_text(encoding="utf-8")})
 

@@ -1,8 +1,8 @@
 """Memory and time of many builds: `python -m benchmarks.build_memory [BUILDS]`.
 
-Builds different small programs for each target in this process, drops them, and prints the memory that each adds, the
-time that each takes, and the memory of the process afterwards. On the CPU, also with one call of each program, which
-links its code. Then one build of many outputs, for a CPU and a GPU: the time of each must not grow.
+Builds different small programs for each target in this process, and drops them. Prints the memory and the time of each,
+and the memory of the process afterwards. On the CPU, also with one call of each program, which links its code. Then one
+build of many outputs, for a CPU and a GPU: the time of each must not grow.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Hand-written kernels for depthwise layers of small images: python -m benchmarks.by_hand_small_images [LAYER ...]
 
 Rows of such images are shorter than a sector of memory, but planes lie one after another. So a block copies whole
-planes to shared memory and computes them there. Many variants of one kernel tell which part of that pays: how planes
-are copied (ordinary loads, `cp.async`, the bulk copies of sm_90), into how many places, how many planes, images and
-results a block and a thread have, and how results leave. Each is checked against float64 and timed in CUDA graphs; the
-best ones, and the best of each way to load and of each number of copies, are then timed in turns with PyTorch, in both
+planes to shared memory and computes them there. Many variants of one kernel show which choices pay: the way to copy
+planes (ordinary loads, `cp.async`, the bulk copies of sm_90), into how many places, how many planes, images and results
+a block and a thread have, and how results leave. Each is checked against float64 and timed in CUDA graphs; the best
+ones, and the best of each way to load and of each number of copies, are then timed in turns with PyTorch, in both
 memory orders, and with the first configurations of `topi/depthwise.planes`, which generates such kernels. A line has
 the time, PyTorch's time divided by it, and the time at the rate of a copy divided by it.
 

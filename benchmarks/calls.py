@@ -2,7 +2,7 @@
 
 In one run, in turns: the driver's launch with arguments that are packed already (`cuLaunchKernel` through ctypes),
 calls of a built module with all its checks, and PyTorch eager doing the same. Each figure is a time per call over
-bursts shorter than the launch queue, so that the GPU is never waited for; the device is idle when a burst begins.
+bursts shorter than the launch queue, so that calls never wait for the GPU. The device is idle when a burst begins.
 `--in-a-row` calls follow each other at the end: there the device sets the pace.
 """
 

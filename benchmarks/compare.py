@@ -1,10 +1,10 @@
 """Compare two commits by a benchmark: python -m benchmarks.compare BASE [HEAD] [--benchmark NAME] [-- OPTIONS]
 
-Both commits are checked out to temporary worktrees, and the benchmark runs in each in turn, in interleaved pairs, so
-that a machine that slows down slows both. Every number of the benchmark's tables is compared within its pair: the ratio
-HEAD / BASE. Printed are, for each column, the median, least and largest of the pairs' ratios; a column's ratio is the
-geometric mean of its rows. `--rows` prints each row instead, with the medians of both sides. If the least and the
-largest lie on different sides of 1, the difference is noise.
+Both commits are checked out to temporary worktrees, and the benchmark runs in them in turns. A machine that slows down
+thus slows both. Every number of the benchmark's tables is compared within its pair: the ratio HEAD / BASE. Printed are,
+for each column, the median, least and largest of the pairs' ratios; a column's ratio is the geometric mean of its rows.
+`--rows` prints each row instead, with the medians of both sides. If the least and the largest lie on different sides of
+1, the difference is noise.
 
 The default benchmark is `benchmarks.lowering`. HEAD defaults to the last commit, and `.` is the working tree; a folder
 that holds a tree stands for a commit, too. Options after `--` go to the benchmark. If a commit lacks the benchmark, or

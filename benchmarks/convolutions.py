@@ -2,10 +2,10 @@
 
     python -m benchmarks.convolutions --trials 100 --logs DIR [NAME ...]
 
-A name chooses all workloads whose name begins with it. Without any, all are run on a GPU, and a few small ones with
+A name selects all workloads with names that begin with it. Without any, all are run on a GPU, and a few small ones with
 fewer trials on a CPU. Every workload has a log of its own in DIR, and goes on from it. PyTorch computes in full
-float32, in the better memory order, by the algorithm that cuDNN finds fastest; both sides are timed in one process, in
-CUDA graphs if there is a GPU, with inputs that stay in the cache if they fit.
+float32, in the better memory order, by the algorithm that cuDNN finds fastest. Both sides are timed in one process, in
+CUDA graphs if there is a GPU. Inputs stay in the cache if they fit.
 """
 
 from __future__ import annotations

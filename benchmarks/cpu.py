@@ -1,8 +1,8 @@
 """The CPU back end beside NumPy and PyTorch, all on one thread: python -m benchmarks.cpu [--rounds N]
 
-Every pair is timed in turns (ours, theirs, ours, theirs ...) in one process; a row gives the median of each and
-the median of the rounds' ratios, theirs over ours: above 1, ours is faster. Only the ratios mean something on a
-machine that others use too. Results are checked before anything is timed.
+Every pair is timed in turns (ours, theirs, ours, theirs ...) in one process. A row has the median of each, and the
+median of the rounds' ratios, theirs over ours: above 1, ours is faster. Only the ratios mean something on a machine
+that others use too. Results are checked before anything is timed.
 
 Other costs: a call in Python, waking the thread pool, and compiling.
 """

@@ -124,7 +124,7 @@ def seconds(run: Callable[[], Any], runs: int, clock: Clock) -> float:
 
 
 def main() -> None:
-    """Measure the layers in whose description a text stands, or all."""
+    """Measure the layers with a text in their description, or all."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--only", default="")
     parser.add_argument("--layouts", nargs="+", default=["NCHW", "NHWC"])

@@ -1,7 +1,7 @@
 """Layers of sizes that no network has: rows of the table of rivals beside known layers.
 
 They are drawn at random, but always the same. Odd sizes, multipliers, groups of few channels, strides, dilations,
-windows of 1 to 13, in every type and layout that is asked for. None of them is a shape of `benchmarks.untuned`, whose
+windows of 1 to 13, in every type and layout that is asked for. None of them is a shape of `benchmarks.untuned`; its
 decisions they are to predict.
 """
 

@@ -28,7 +28,7 @@ _SLOW = 0.9
 
 
 def layers_of(path: Path) -> list[Layer]:
-    """The layers of a file whose kernels were both timed."""
+    """The layers of a file with times of both kernels."""
     rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
     return [(Problem.read(row["problem"]), row["ours"], row["theirs"]) for row in rows if "ours" in row]
 

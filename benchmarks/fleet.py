@@ -9,8 +9,9 @@ recorded one. `--stretch` lengthens all trials, so that a host with few cores ca
 some processes. Efficiency is the share of the time in which devices are busy or, if building limits them, the cores
 are.
 
-Prints, for each number of workers: trials per second; processor milliseconds per trial of the scheduler, of the courier
-and of the tuner; the scheduler's load of one core at the recorded pace (without stretch); the efficiency.
+Prints, for each number of workers, the trials per second and the efficiency. Also the processor milliseconds per trial
+of the scheduler, the courier and the tuner, and the scheduler's load of one core at the recorded pace (without
+stretch).
 
 With GPUs: see `benchmarks/fleet_devices.py`.
 """

@@ -1,11 +1,11 @@
 """The time of lowering, by pass: python -m benchmarks.lowering [--count N]
 
-For each program: the median over N lowerings of fresh schedules on one core, warm, in milliseconds, for each part of
-the way, and the number of nodes that each pass visits (which, unlike time, does not depend on the machine). Memo tables
-that outlive a lowering are warm, as when candidates are tuned.
+For each program and each part of the way: the median milliseconds over N lowerings of fresh schedules on one core,
+warm. Also the number of nodes that each pass visits, which does not depend on the machine. Memo tables that outlive a
+lowering are warm, as when candidates are tuned.
 
 Then the same, in CPU time, for 50 random valid configurations of the tuning document's space (16 to 1,024 threads, at
-most 16 virtual threads), instantiating included: the cost of each candidate of a search.
+most 16 virtual threads). This includes instantiation: it is the cost of each candidate of a search.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ def space(count: int = 50, seed: int = 0) -> list[Make]:
 
 @contextmanager
 def counting() -> Iterator[list[int]]:
-    """Counts the nodes whose children are asked for or rewritten while the context is open."""
+    """Counts the nodes with children that are read or rewritten while the context is open."""
     count = [0]
     saved: list[tuple[type, str, Any]] = []
 

@@ -54,7 +54,7 @@ _SOUND = {**TOLERANCE, "float32": 2e-6}
 def worth_tuning(names: list[str], again: bool = False) -> list[Problem]:
     """Return the layers without a record, or all, the most profitable first, network by network.
 
-    Dense layers, of which fewer gain and which take longer to compile, are last.
+    Dense layers are last: fewer of them gain, and they take longer to compile.
     """
     measured = [one for one in rivals.table() if not one.device.startswith("cpu")]
     gains: dict[str, list[tuple[float, Problem]]] = {name: [] for name in names}

@@ -2,7 +2,7 @@
 
 Operators, sizes, windows, types and memory orders are drawn at random, sizes by their logarithm. Both sides run on one
 thread on the same tensors, in turns, by the processor time of that thread: medians of 11 rounds. Layers on which
-PyTorch takes less than 20 µs are drawn anew. A layer whose call is below 0.9 of PyTorch's speed is measured twice more;
+PyTorch takes less than 20 µs are drawn anew. A layer with a call below 0.9 of PyTorch's speed is measured twice more;
 it is slow if it is below 0.9 each time. The command names slow layers and ends with their share.
 
 `--jobs N` measures on N processors at once. `--kernels` times our kernel too if the call runs PyTorch's, and `--out

@@ -3,10 +3,10 @@
     python -m benchmarks.record_pairs PLAIN EPILOGUES [NAME ...] [--bound 1.03] [--compile-only] [--out DIR]
 
 PLAIN and EPILOGUES are folders that `benchmarks.convolution_sweep` wrote, the latter with `--epilogue`. The fastest of
-either, and the shipped one, are timed in turns in one process: compilers order the instructions of a kernel with a bias
-differently from the same kernel without one, so that 25% may lie between the two. The fastest plain kernel and the
-fastest one with bias and relu become the records. With `--bound`, a plain kernel that is up to 3% slower than the
-fastest comes in its place if only then the epilogue costs no more than that.
+either, and the shipped one, are timed in turns in one process. Compilers order the instructions of a kernel with and
+without a bias differently, so the two may differ by 25%. The fastest plain kernel and the fastest one with bias and
+relu become the records. With `--bound`, a plain kernel that is up to 3% slower than the fastest comes in its place if
+only then the epilogue costs no more than that.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Reductions by `topi.cuda`'s schedules beside PyTorch and a copy: python -m benchmarks.reductions [NAME ...]
 
-Each operator is checked against float64 on fresh random input before it is timed; times are medians of CUDA graphs of
+Each operator is checked against float64 on fresh random input before it is timed. Times are medians of CUDA graphs of
 several runs, ours and PyTorch's in turns. Data are larger than the L2 cache. Bandwidth counts each input read once and
 each output written once; `of a copy` compares it with that of a device-to-device copy of as many bytes. Without a GPU,
 small sizes are checked on OpenCL, and nothing is timed.

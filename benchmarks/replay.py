@@ -3,8 +3,8 @@
     python -m benchmarks.replay DIR [--tuner guided annealing random] [--seeds 5] [--trials 100] [NAME ...]
 
 A space is cut down to the choices that its table has; a configuration missing in the table counts as refused, and costs
-no trial. Prints, for each table and search, the median over the seeds of the best rate after numbers of trials, as a
-part of the best of the table, and the worst of the seeds at the end.
+no trial. Prints, for each table and search, the best rate after numbers of trials, as a fraction of the best of the
+table: the median over the seeds, and at the end the worst seed.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Table:
 
 
 def read(path: Path, target: Target) -> Table:
-    """Read a table as a task whose space has the choices that occur in it."""
+    """Read a table as a task with a space of the choices that occur in it."""
     text = lzma.decompress(path.read_bytes()).decode() if path.suffix == ".xz" else path.read_text()
     measured: dict[int, float] = {}
     for line in text.splitlines():

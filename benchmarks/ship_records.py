@@ -155,7 +155,7 @@ def seconds_of(record: Record) -> float:
 
 
 def read(path: Path) -> list[Any]:
-    """The lines of a file, each of which is JSON; none of one that is not there."""
+    """The lines of JSON in a file; none if the file is missing."""
     if not path.exists():
         return []
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line]

@@ -1,7 +1,7 @@
 """The gain of the compiler's own steps, and of two storage options, on a GPU: python -m benchmarks.steps
 
-Each program is built with fills of shared memory spread over threads, loaded ahead, both, and neither; all of them are
-checked against each other, and timed in turns in one process, so that ratios mean something.
+Each program is built with fills of shared memory spread over threads, loaded ahead, both, and neither. All variants are
+checked against each other, and timed in turns in one process, so that ratios are meaningful.
 """
 
 from __future__ import annotations

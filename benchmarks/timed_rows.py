@@ -1,9 +1,9 @@
 """Rows of `benchmarks.convolution_rows` on the GPU: their tensors, expected results, and times in turns.
 
-Small tensors are timed in several places of memory. All that a small kernel reads lies in the L2 cache, and the places
-of its tensors decide how its loads share the slices of that cache: a bias makes the same kernel on a layer of 512 KB
-take 1.00 to 1.05 times as long, by its place. The time in one place repeats within 0.2%, in any module, graph or
-process. So a kernel is judged by its mean over places, not by the luck of an allocator's.
+Small tensors are timed in several places of memory. The L2 cache holds all that a small kernel reads, and the addresses
+of its tensors decide how loads share the slices of that cache. On a layer of 512 KB, the address of the bias makes the
+same kernel take 1.00 to 1.05 times as long. The time in one place repeats within 0.2%, in any module, graph or process.
+So a kernel is judged by its mean over places, not by the luck of an allocator's.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Odd sizes, prime numbers of channels, windows of one row, strides, dilations, multipliers, windows of 1 to 31, batches
 of 1 to 256, four types, two layouts. Each call's result is checked against float64, and its kernel timed in turns with
-PyTorch's, which the call is free to run instead: so the ratio of the call is never far below 1.
+PyTorch's. The call may run PyTorch's kernel instead, so its ratio is never far below 1.
 """
 
 from __future__ import annotations

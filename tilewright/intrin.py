@@ -65,8 +65,8 @@ def wgmma(operands: str, accumulator: str = "") -> Atom:
 
     Four warps, counted by threadIdx.y of extent 4, execute it together. The tensorized loops belong to one of them: 16
     rows, after the previous warp's, and as many columns as registers hold. The hardware reads both operands from shared
-    memory, in rows of 128 bytes of terms (64 of float16, 32 of float32, 128 of int8), whose pieces the compiler
-    swizzles. Rows of a right operand of 16-bit elements may also be 64 columns of one term.
+    memory, in rows of 128 bytes of terms (64 of float16, 32 of float32, 128 of int8). The compiler swizzles the pieces
+    of these rows. Rows of a right operand of 16-bit elements may also be 64 columns of one term.
 
     Parameters
     ----------
@@ -98,8 +98,7 @@ def dp4a(operands: str = "int8") -> Atom:
     """Return the dot product of four neighbouring bytes: `dp4a` of NVIDIA GPUs since sm_61.
 
     One thread executes it. The tensorized loops sum up a multiple of four terms, for any number of rows and columns.
-    Operands and sums may lie in any memory; words whose four terms are neighbours, and aligned to 4 bytes, are loaded
-    at once.
+    Operands and sums may lie in any memory; words of four neighbouring terms, aligned to 4 bytes, are loaded at once.
 
     Parameters
     ----------

@@ -164,7 +164,7 @@ def other(python: str) -> Cell:
 
 
 def mounted(name: str, spoil: str, at: Path) -> Cell:
-    """Return a cell whose temporary folder is a small file system of its own, spoilt by a command before the tests.
+    """Return a cell with a small file system of its own as temporary folder, spoilt by a command before the tests.
 
     pytest keeps its own folders elsewhere.
     """

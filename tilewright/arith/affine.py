@@ -3,7 +3,7 @@
 An atom is any expression that is not itself a sum, a difference or a product with a constant. The terms keep the
 order in which the atoms first appeared; `to_expr` writes the canonical sum that printed programs show.
 
-A variable n that is declared a multiple of 8 takes part as 8 * (n // 8), so that the rules of coefficients apply to it.
+A variable n declared as a multiple of 8 is rewritten to `8 * (n // 8)`, so that the rules of coefficients apply to it.
 It is written as n again.
 """
 
@@ -137,7 +137,7 @@ def drop_zeros(terms: dict[Expr, int]) -> dict[Expr, int]:
 
 
 def unit_of(e: Expr) -> tuple[Expr, int]:
-    """(u, k) with e = u * k for a leaf: n // 8 and 8 for an n that is declared a multiple of 8, else e and 1."""
+    """Return (u, k) with `e = u * k` for a leaf: `n // 8` and 8 for an n declared as a multiple of 8, else e and 1."""
     kind = type(e)
     if (kind is Var or kind is SizeVar) and (k := e.known.multiple_of) > 1:  # type: ignore[attr-defined]
         return FloorDiv(e, IntImm(k, e.dtype)), k

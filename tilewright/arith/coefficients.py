@@ -47,7 +47,7 @@ def _coefficients(e: Expr, variables: Sequence[Var]) -> Coefficients | None:
 
 
 def exactly(compute: Any, a: Expr, b: Expr | int) -> Expr:
-    """Compute an end of two others; OverflowError for constants whose result does not fit their type."""
+    """Compute an end of two others; OverflowError if the result of constants does not fit their type."""
     other = b.value if isinstance(b, IntImm) else b
     if isinstance(a, IntImm) and isinstance(other, int):
         value = _EXACT[compute](a.value, other)

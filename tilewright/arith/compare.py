@@ -111,7 +111,8 @@ def _reduced(terms: Affine, limit: int, up: int, facts: Facts) -> tuple[Affine, 
 
 
 def _undivided(terms: Affine, limit: int, up: int, facts: Facts) -> tuple[Affine, int] | None:
-    """a + x // c <= limit is a*c + x <= limit*c + c-1, if that prints no longer; likewise (x % d) // c.
+    """Rewrite `a + x // c <= limit` to `a*c + x <= limit*c + c-1` if that prints no longer; likewise with `(x % d) //
+    c`.
 
     With `up`, for limit <= a + x // c, which is limit*c <= a*c + x.
     """

@@ -3,7 +3,7 @@
     n = p // 196, y = p % 196 // 14, x = p % 14:     n * 50176 + y * 3584 + x * 256     ->     p * 256
 
 Simplification by rules finds that only while the digits are written alike; each may have been simplified by itself
-before. Here every quotient and remainder is expanded into floors of quotients, of which all but the first cancel.
+before. Here every quotient and remainder is expanded into floors of quotients; all of these except the first cancel.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def _digits(form: Affine) -> int:
 
 
 def _expanded(atom: Expr, facts: Facts) -> Affine:
-    """The value of a digit in floors: x % m = x - m * (x // m), and x % m // d = x // d - m / d * (x // m)."""
+    """Return a digit in terms of floors: `x % m = x - m * (x // m)` and `x % m // d = x // d - m / d * (x // m)`."""
     divisor = _divisor(atom)
     if isinstance(atom, FloorMod) and divisor:
         whole = Affine.of(atom.a)

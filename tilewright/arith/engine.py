@@ -51,7 +51,7 @@ def _index(e: Expr, facts: Facts) -> Expr:
 
 
 def _keep_overflowing(root: Expr, facts: Facts) -> None:
-    """Make sums at and below `root` opaque whose folded constants do not fit: overflowing sums stay as written.
+    """Make sums at and below `root` opaque if their folded constants do not fit: overflowing sums stay as written.
 
     The innermost come first, so that outer ones may fit again.
     """

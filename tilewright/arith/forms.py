@@ -130,12 +130,12 @@ def _extreme(e: Any, facts: Facts) -> Affine:
     result = parts[0]
     for part in parts[1:]:
         result = kind(result, part)
-        facts.forms.setdefault(result, atom(result))  # of parts none of which decides, none is superfluous
+        facts.forms.setdefault(result, atom(result))  # if no part decides alone, none is superfluous
     return atom(result)
 
 
 def _best(forms: list[Affine], sign: int, facts: Facts) -> list[Affine]:
-    """The forms of which each may be the least, with a `sign` of -1 the greatest."""
+    """Return the forms that may be the least; with a `sign` of -1, the greatest."""
     few = len(forms) <= _MOST_COMPARED
     kept: list[Affine] = []
     alike: dict[frozenset[Expr], list[int]] = {}

@@ -47,7 +47,7 @@ def binary(e: Any, facts: Facts) -> Expr:
 
 
 def again(made: Expr, facts: Facts) -> Expr:
-    """A node whose children are simple, by the rules of its operator."""
+    """Simplify a node with simple children by the rules of its operator."""
     found = rewrite(made)
     return made if found is None else visit(found, facts)
 

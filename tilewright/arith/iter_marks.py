@@ -1,6 +1,6 @@
 """Iterators as digits of others, under the legacy API's names: marks, splits of marks, sums of splits.
 
-i in range(32), j in range(8):   i // 4 * 8 + j   is the sum of the split (i // 4) % 8, scaled by 8, and of j
+i in range(32), j in range(8): i // 4 * 8 + j is the sum of the split (i // 4) % 8, scaled by 8, and of j
 """
 
 from __future__ import annotations

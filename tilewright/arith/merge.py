@@ -39,7 +39,7 @@ Pieces = list[tuple[Expr, int, Digits]]
 
 
 def _join(form: Affine, pieces: Pieces, facts: Facts) -> Affine | None:
-    """(x % a) // b * (b // c) + (x % b) // c is (x % a) // c; without the a, it is x // c."""
+    """Rewrite `(x % a) // b * (b // c) + (x % b) // c` to `(x % a) // c`; without the a, to `x // c`."""
     for atom, k, below in pieces:
         if not below.high:
             continue

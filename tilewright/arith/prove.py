@@ -48,7 +48,7 @@ def in_terms_of_arguments(
     choices = [atom for atom in form.terms if isinstance(atom, (Min, Max))]
     if not choices:
         return None
-    # First expressions of which every argument counts: their bounds may then differ from one to the other.
+    # Expressions with bounds by all arguments, first: their bounds may then differ from one to the other.
     every, choice = max(((isinstance(at, extreme) == (form.terms[at] > 0), at) for at in choices), key=itemgetter(0))
     k = form.terms[choice]
     rest = form.plus(Affine({choice: 1}, 0, form.dtype), -k)

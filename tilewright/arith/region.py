@@ -208,7 +208,7 @@ def _ends_of(e: Expr, relaxed: Mapping[Var, Range], facts: Facts) -> Ends | None
 
 
 def _product(e: n.Mul, relaxed: Mapping[Var, Range], facts: Facts) -> Ends | None:
-    """A product of which one side stays, and has a known sign."""
+    """A product with one symbolic side of known sign."""
     part, other = (e.a, e.b) if uses_any(e.a, relaxed) else (e.b, e.a)
     if uses_any(other, relaxed):
         return None
@@ -281,7 +281,7 @@ _ATOMS: dict[type, Callable[[Any, Mapping[Var, Range], Facts], Ends | None]] = {
     n.Cast: _cast,
 }
 _WRAPPING_ATOMS = {kind: _ATOMS[kind] for kind in (n.Var, n.SizeVar, n.Min, n.Max, n.Select, n.IfThenElse, n.Cast)}
-"""Operators on integers that wrap of which each result is a value of an operand."""
+"""Operators on wrapping integers with a result that is always the value of an operand."""
 
 
 def solve_extent(lo: Expr, hi: Expr, facts: Facts = EMPTY) -> tuple[Expr, bool]:

@@ -1,8 +1,8 @@
 """Quotients and remainders of linear forms by positive constants.
 
 Every such atom is a `Digits`: the digits `(base % high) // low` of a linear form. Forms are first divided as far as
-they go exactly; the rest becomes a split, so that matching splits can be merged again. For example, (x % 12) // 4 * 4 +
-x % 4 is x % 12, and x // 12 * 12 + x % 12 is x.
+they go exactly; the rest becomes a split, so that matching splits can be merged again. For example, `(x % 12) // 4 * 4
++ x % 4` is `x % 12`, and `x // 12 * 12 + x % 12` is x.
 """
 
 from __future__ import annotations
@@ -229,7 +229,8 @@ def _pull(form: Affine, facts: Facts, units: int) -> Digits | None:
 
 
 def _lifted(form: Affine, facts: Facts) -> Digits | None:
-    """`form` as one remainder, (x % c) * k + y = (x*k + y) % (c*k) for 0 <= y < k, if that prints no longer."""
+    """Return `form` as one remainder, `(x % c) * k + y = (x*k + y) % (c*k)` for `0 <= y < k`, if that prints no
+    longer."""
     for atom, k in form.terms.items():
         held = facts.splits.get(atom)
         if k > 1 and held is not None and held.low == 1:

@@ -18,7 +18,8 @@ from .stage_bounds import StageBounds
 
 @dataclass(frozen=True)
 class StageGuard:
-    """One guard: of a `relation` whose loops can leave the range above them, or of an `axis` that leaves its tensor."""
+    """A guard: of a `relation` with loops that can leave the range above them, or of an `axis` that leaves its
+    tensor."""
 
     condition: Expr
     relation: Relation | None = None

@@ -76,7 +76,7 @@ def axis_values(
 
 
 def cut_axes(stage: Stage, ranges: Mapping[IterVar, Range], running: Container[Var]) -> list[IterVar]:
-    """Return the guarded axes whose loops all are `running`: guards cut off iterations beyond them."""
+    """Return the guarded axes with only `running` loops: guards cut off iterations beyond them."""
     guarded = guarded_axes(stage, ranges)
     whole = {loop.axis for loop in stage.loops if loop.var in running} if guarded else set()
     found = []

@@ -1,7 +1,7 @@
 """Reads that certainly leave their tensor: found before anything runs, for any schedule.
 
-Only certain errors are refused. Either an extreme value of the index is reached at a computed point, or the index
-leaves its tensor at a point at which the conditions around it hold (`witnesses.py`). Indices that depend on values are
+Only certain errors are refused. Either an extreme value of the index is reached at a computed point. Or the index
+leaves its tensor at a point that satisfies the conditions around it (`witnesses.py`). Indices that depend on values are
 left alone.
 """
 
@@ -208,7 +208,7 @@ class _Reader:
 
     @cached_property
     def constant_ends(self) -> dict[Var, tuple[int, int]]:
-        """The ends of the axes whose values are constants."""
+        """Return the ends of the axes with constant values."""
         spans = self.spans.items()
         return {v: (s.lo, s.hi) for v, s in spans if isinstance(s.lo, int) and isinstance(s.hi, int)}
 

@@ -19,8 +19,8 @@ from .nest import Loop, axis_values
 class StageContraction:
     """The innermost loops of a stage as a product of matrices: sums over `depth` of a[rows, depth] * b[depth, columns].
 
-    The axes are loops of `stage`, whose ranges are `ranges`: the stage before its loops were distributed over lanes.
-    `a` and `b` are the operands as the body of the stage loads them.
+    The axes are loops of `stage` with the ranges `ranges`: the stage before its loops were distributed over lanes. `a`
+    and `b` are the operands as the body of the stage loads them.
     """
 
     atom: Atom
@@ -50,7 +50,7 @@ class StageBounds:
     """The bounds of one stored stage.
 
     `ranges` covers all its axes; `region` is the part of the tensor that is computed and stored (one range per
-    dimension). `widened` says, for each axis whose range is larger than needed, why. `facts` are the ranges of the
+    dimension). `widened` has the reason for each axis with a range larger than needed. `facts` are the ranges of the
     loops around the stage and of its own. `contraction` has the loops that a matrix instruction computes, and
     `fragment` the distribution of its result over a warp's lanes. `align` is the alignment of its address, in bytes.
     `ends` are the ends of its reduction axes that are read from tensors. `readers` are the ids of the stages that read

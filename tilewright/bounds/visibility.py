@@ -1,8 +1,8 @@
 """Visibility: which threads see which copy of a buffer, as one table of memory scope against thread index.
 
 Rank of a scope: global 0, shared 1, local 2. Rank of a thread index: blockIdx 0, threadIdx 1 (a vthread counts as one).
-All values of a thread index with a rank not below the scope's write and read the same copy, so the stored region must
-cover them all. Below that, each has its own copy.
+If a thread index has a rank not below the scope's, all of its values write and read the same copy. So the stored region
+must cover all of them. Below that, each has its own copy.
 """
 
 from __future__ import annotations

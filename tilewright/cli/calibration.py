@@ -1,7 +1,7 @@
 """`tilewright doctor --calibrate`: measure GPU rates that no data sheet states.
 
-Nine small kernels, each of which waits for one thing only. They are an empty launch, loads from memory, from the L2
-and the L1 cache, multiply-adds, barriers, many small blocks. Two are chains of loads, from memory and shared memory.
+Nine small kernels, each bound by a single resource. They are an empty launch, loads from memory, from the L2 and the L1
+cache, multiply-adds, barriers, many small blocks. Two are chains of loads, from memory and shared memory.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class _Bench:
         self.lanes = architecture.multiprocessor.float_lanes
 
     def seconds(self, body: Callable[..., None], blocks: int, threads: int, data: np.ndarray) -> float:
-        """The time of a kernel whose threads run `body(builder, input, output, number of the thread)`."""
+        """Return the time of a kernel with threads that run `body(builder, input, output, number of the thread)`."""
 
         def statement(ins: Any, outs: Any) -> Any:
             ib = ir_builder.create()

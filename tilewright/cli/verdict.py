@@ -71,7 +71,7 @@ def compare(
 ) -> list[RungOutcome]:
     """Return a row for each program, for PyTorch if it is installed, and for NumPy.
 
-    Programs whose seconds are not all `known` are timed in turns.
+    Programs without `known` seconds are timed in turns.
     """
     with progress(len(programs) + has_torch() + 2) as (say, step):
         say("computing the reference")

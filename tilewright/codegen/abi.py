@@ -88,7 +88,7 @@ class AssertionFact:
 
 @dataclass(frozen=True)
 class LaunchFact:
-    """A limit of a launch whose extents are known only at the call, under the `name` that host code compares with.
+    """A limit of a launch with extents known only at the call, under the `name` that host code compares with.
 
     `what` names the limited quantity; `stages` are the stages that the kernel computes, for the error of a call beyond
     the limit. `registers` is the registers of a thread, if they set the limit.

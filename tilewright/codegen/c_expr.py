@@ -94,7 +94,7 @@ class ExprWriter:
         self._path: tuple[str, ...] = ()
         """Conditions under which alone the expression at hand is evaluated, from outer to inner ones."""
         self._branches = 0
-        """Choices around the expression at hand of which only the part taken is evaluated."""
+        """Choices around the present expression that evaluate only one part."""
         self.keep: Callable[[n.Expr, str], str] | None = None
         """Puts a text into a variable above the statement at hand, and returns the variable's name."""
         self.kept = False

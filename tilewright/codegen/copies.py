@@ -145,8 +145,8 @@ MOST_AT_ONCE = 32
 def write_copy_loop(writer: CopyWriter, s: For) -> bool:
     """Write loops of constant extents around a copy as instructions that share two addresses; False for other loops.
 
-    Only in kernels with matrix instructions, whose loops are written out too. In kernels whose loops the compiler may
-    choose to unroll, straight-line copies kept it from unrolling the work of the iteration.
+    Only in kernels with matrix instructions, which have unrolled loops as well. In kernels with loops that the compiler
+    may choose to unroll, straight-line copies kept it from unrolling the work of the iteration.
     """
     loops: list[For] = []
     names: list[Let] = []

@@ -76,7 +76,7 @@ class Dialect(ABC):
     has_matrix_instructions: ClassVar[bool] = False
     """Whether `matrix.py` writes matrix instructions in this language; without it, their loops run."""
     has_threads: ClassVar[bool] = True
-    """Whether kernels run on a grid, whose threads have local memory each."""
+    """Whether kernels run on a grid of threads with local memory."""
     branches_end_with_barriers: ClassVar[bool] = False
     """Whether a branch in which threads wait needs a barrier as its last statement."""
     intrinsics: ClassVar[Mapping[str, str]]
@@ -162,8 +162,8 @@ class Dialect(ABC):
     def rounding_to_odd(self, name: str) -> str:
         """A function: a float64 as a float32 that rounds on to a float16 as the float64 itself would.
 
-        Of the two neighbours of a value that is not exact, it is the one with a set last bit, so that the second
-        rounding sees no false tie (Boldo and Melquiond, "Emulation of a FMA and correctly rounded sums", 2008).
+        Of the two neighbours of an inexact value, it is the one with a set last bit. So the second rounding sees no
+        false tie (Boldo and Melquiond, "Emulation of a FMA and correctly rounded sums", 2008).
         """
         kind, wide, word = (self.scalar_type(DType(name)) for name in ("float32", "float64", "int32"))
         bits, back = self.bits(FLOAT32, "near"), self.bits(DType("int32"), "word")
@@ -220,7 +220,7 @@ class Dialect(ABC):
         """Return the lines at the top of a source that uses those types."""
 
     def intrinsic(self, name: str, dtype: DType, args: Sequence[str]) -> str | None:
-        """The call of an intrinsic whose first argument has type `dtype`; None if there is none."""
+        """Return the call of an intrinsic with a first argument of type `dtype`; None if there is none."""
         scalar = FLOAT32 if is_half(dtype) else dtype.scalar
         found = self.intrinsics.get(f"{name}:{scalar}") or self.intrinsics.get(f"{name}:{scalar.kind}")
         found = found or self.intrinsics.get(name)

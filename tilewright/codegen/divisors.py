@@ -1,4 +1,4 @@
-"""Divisors of which a kernel need not ask whether they are 0, because it does not run if they are."""
+"""Divisors that a kernel need not compare with 0, because it does not run if they are 0."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def positive_in(kernel: Kernel) -> frozenset[n.Expr]:
     """Return the expressions that are positive in every launch of a kernel: extents of its grid and of the buffers it
     stores to.
 
-    Among them are the sizes whose being 0 would make such an extent 0. An array that it only reads may be empty.
+    Among them are the sizes that would make such an extent 0 if they were 0. An array that it only reads may be empty.
     """
     stored = [_positive(p.shape) for p in kernel.params if isinstance(p, Buffer) and p in kernel.written]
     common = frozenset.intersection(*stored) if stored else frozenset()

@@ -10,9 +10,9 @@ For `A: float32[n, 64]`, `B: float32[n]` the text reads
         blocks_x = (n + 63) // 64
         if blocks_x > 0: main_kernel(blocks_x, 1, 1, 64, 1, 1, A.handle, B.handle, n)
 
-The runtime supplies its free names: `A_layout` / `A_kind` (the expected value of an argument's field), `wrong` and its
-kin (which raise), `allocate`, divisions (`floordiv` ... `quotient`), and one callable per kernel. The checks are
-written by `host_checks.py`.
+The runtime supplies its free names. They are `A_layout` / `A_kind` (the expected value of an argument's field), `wrong`
+and the like (which raise), `allocate`, divisions (`floordiv` ... `quotient`), and one callable per kernel. The checks
+are written by `host_checks.py`.
 """
 
 from __future__ import annotations

@@ -64,7 +64,7 @@ def not_in_kernels(buffer: Buffer) -> UserError:
 
 
 def root(buffer: Any) -> Buffer:
-    """The buffer whose memory this one is."""
+    """The buffer that owns the memory of this one."""
     if not isinstance(buffer, Buffer):
         raise InternalError(f"a load from {buffer!r} after the loops were built")
     return buffer.memory

@@ -1,4 +1,4 @@
-"""Limits of launches whose extents are known only at the call; `limits.py` checks constant ones."""
+"""Limits of launches with extents known only at the call; `limits.py` checks constant extents."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _OF_BLOCK = "threads per block"
 
 @dataclass(frozen=True)
 class LaunchLimit:
-    """One limit, and the places of the extents whose product it bounds, among blocks x, y, z and threads x, y, z."""
+    """A limit, and the indices, among blocks x, y, z and threads x, y, z, of the extents with the bounded product."""
 
     fact: LaunchFact
     places: tuple[int, ...]

@@ -50,7 +50,7 @@ class FragmentLoads(enum.Enum):
 
 
 def fragment_loads(stmt: Tensorized, index: Expr, lines: Var, element: int) -> FragmentLoads:
-    """How an operand is loaded, whose `lines` are rows or columns with elements of `element` bytes, at an index."""
+    """The load of an operand at an index. Its `lines` are rows or columns with elements of `element` bytes."""
     wide, atom = 16 // element, stmt.atom
     if atom.word == 4 and stmt.extents[2] * element % 16 == 0 and _lies_in_pieces(index, stmt.depth, wide):
         return FragmentLoads.ALONG

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from ..core.atoms import Atom
 
 SINGLE: Mapping[str, str] = {"3xtf32": "tf32", "3xtf32_one": "tf32", "bf16x6": "bfloat16"}
-"""The atom whose instruction computes each of several products, by the atom that takes several."""
+"""For an atom of several products, the atom with the instruction of a single product."""
 
 _UP = "1.00032552f"
 """1 + 2**-10 / 3. Tensor cores ignore the bits of a float32 beyond the 11 significant ones of tf32, so they round
@@ -40,7 +40,7 @@ def _split_products() -> dict[str, str]:
 
     Tensor cores truncate their sums, so a few terms are summed by themselves and then added. The products with a low
     part count only if their sum is finite. An infinite operand times a low part may be NaN, or infinite with the wrong
-    sign, although the product of the high parts has the right value.
+    sign. The product of the high parts has the right value.
 
     Truncation reduces sums by a `loss` that is known on average, so the code adds it back. Without low parts it does
     not: the products of short operands have short sums, which are exact.

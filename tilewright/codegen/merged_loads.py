@@ -23,7 +23,7 @@ _NONE: _Arrays = frozenset()
 
 
 def loads_at_risk(kernel: Kernel) -> frozenset[Buffer]:
-    """The arrays that the kernel writes and reads, of which a load may be merged with one of an array it only reads."""
+    """The arrays that the kernel writes and reads, with a load that may be merged with a load of a read-only array."""
     arrays = frozenset(p for p in kernel.params if isinstance(p, Buffer))
     changing = arrays & kernel.read & kernel.written
     if not changing or arrays <= kernel.written:
@@ -36,7 +36,8 @@ def loads_at_risk(kernel: Kernel) -> frozenset[Buffer]:
 
 
 class _Sources:
-    """The arrays whose elements each value may contain; values are expressions, variables and private memory."""
+    """For each value, the arrays with elements that it may contain; values are expressions, variables and private
+    memory."""
 
     def __init__(self, kernel: Kernel, arrays: _Arrays) -> None:
         self.arrays = arrays
@@ -63,7 +64,7 @@ class _Sources:
         return self.held != before
 
     def alternatives(self) -> Iterator[tuple[_Arrays, _Arrays]]:
-        """Pairs of values of which only one counts after control flow joins, by the arrays that they come from."""
+        """Pairs of values that a phi node may select from, by the arrays that they come from."""
         for at in self.nodes:
             if isinstance(at, (n.Select, n.IfThenElse)):
                 yield self.of[at.true_value], self.of[at.false_value]

@@ -14,7 +14,7 @@ from ..loops.nodes import Buffer
 
 Lanes = Mapping[n.Expr, tuple[n.Expr, ...]]
 _PIECES = 4
-"""Vectors that are loaded in place of one whose lanes lie apart: some ten instructions fewer than a gather of 16."""
+"""The vectors to load in place of a strided one: some ten instructions fewer than a gather of 16."""
 
 
 def lane_of(e: n.Expr, lane: int, known: Lanes) -> n.Expr:

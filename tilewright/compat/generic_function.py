@@ -1,4 +1,4 @@
-"""Functions with several forms, of which the current target chooses one: `@target.generic_func`."""
+"""Functions with several forms, chosen by the current target: `@target.generic_func`."""
 
 from __future__ import annotations
 

@@ -246,7 +246,7 @@ _PLAIN_LEVELS = (
 def _processor(
     name: str, vector_bytes: int, registers: int, second: int, shapes: tuple[MatrixShape, ...] = ()
 ) -> Hardware:
-    """The row of one level of processors; `registers` are vector registers, of which LLVM allocates.
+    """The row of a level of processors; `registers` is the number of vector registers that LLVM can allocate.
 
     `second` is the second cache in KB, the smallest of the processors that have this level.
     """

@@ -6,9 +6,9 @@ An atom multiplies a tile A (m×k) by a tile B (k×n) and adds the result to a t
 some of them in its registers. `DOTS` are executed by one thread: sums of four products each, with operands and sums in
 the places that the schedule chooses.
 
-The shapes and fragment layouts are from the PTX ISA, "Warp Level Matrix Multiply-Accumulate Instructions". With group =
-lane // 4 and member = lane % 4, they read as follows for every type, in words of `word` bytes (8 for float64, else 4).
-Each word holds one or more neighbours along k:
+The shapes and fragment layouts are from the PTX ISA, "Warp Level Matrix Multiply-Accumulate Instructions". With `group
+= lane // 4` and `member = lane % 4`, they read as follows for every type, in words of `word` bytes (8 for float64, else
+4). Each word holds one or more neighbours along k:
 
 - a lane holds the words of A at row group + 8 * (r % halves) and word member + 4 * (r // halves) of that row;
 - it holds the words of B at column group and word member + 4 * r of that column;
@@ -49,9 +49,9 @@ class Atom:
     """One way to multiply small matrices.
 
     `operands` and `accumulator` are the types in memory; `shape` is the instruction that the hardware must have.
-    `instruction` is its spelling in PTX, or in assembly. `products` is their number per step: 3 if the operands are
-    split into a high and a low part, 6 if they are split into three. `second` is the type of the other operand if the
-    two differ; either may come first.
+    `instruction` is its spelling in PTX, or in assembly. `products` is the number of products per step: 3 if operands
+    are split into two parts, 6 if they are split into three. `second` is the type of the other operand if the two
+    differ; either may come first.
     """
 
     name: str
@@ -182,7 +182,7 @@ def _dp4a(name: str, kind: str) -> Atom:
 
 
 def _wgmma(operands: str, sums: str, k: int, kind: str = "") -> Atom:
-    """A row of the instructions of a warpgroup; `nN` stands for the columns, of which it has many widths."""
+    """A row of a warpgroup's instructions; `nN` stands for the number of columns, which has many values."""
     kind = kind or operands
     widths = tuple(n for n in range(8, 257, 8) if sums != "int32" or n <= 24 or n % 16 == 0)
     types = ".".join((_LETTERS[sums], _LETTERS[kind], _LETTERS[kind]))

@@ -1,4 +1,4 @@
-"""The GPU boards whose peaks are known, one row per name that the driver reports.
+"""The GPU boards with known peaks, one row per name that the driver reports.
 
 Numbers of multiprocessors, boost clocks, memory bandwidths and sizes of L2 caches are from NVIDIA's data sheets. None
 was measured, except on the H200. The rates of one multiprocessor per cycle are in `core/architectures.py`, and the

@@ -44,7 +44,8 @@ def private_folder(path: str) -> None:
 
 
 def distrust(found: os.stat_result) -> str:
-    """Why code in a file or folder of this status is not to be run, as the end of a sentence; "" if it may be.
+    """Return the reason not to run code in a file or folder of this status, as the end of a sentence; "" if there is
+    none.
 
     In a folder with the sticky bit, such as `/tmp`, everybody creates files, and nobody replaces other users' files.
     """

@@ -21,7 +21,7 @@ _AS_USERS: set[str] = set()
 
 
 def name_lines_of(*files: str) -> None:
-    """Let files of this package count as a caller's: schedules written as users write theirs, whose lines help."""
+    """Let files of this package count as a caller's: they have schedules in the users' style, and their lines help."""
     _AS_USERS.update(files)
 
 

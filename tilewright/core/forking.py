@@ -24,9 +24,9 @@ T = TypeVar("T")
 _LONGEST = 60.0
 """Seconds that a fork waits for builds, and a build for forks: two that wait for each other go on after it."""
 _POLL = 0.005
-"""Seconds between two looks at the imports of other threads, whose end nothing reports."""
+"""Seconds between two checks for imports by other threads; no event reports their end."""
 _PACKAGES = (__name__.partition(".")[0], "llvmlite")
-"""Whose modules are imported at calls."""
+"""Packages with modules that calls import."""
 _FORKED_WITHOUT_EXEC = 0x40
 """`PF_FORKNOEXEC` of Linux, among the flags of a process."""
 
@@ -84,7 +84,7 @@ class _Gate:
 
 
 def _imported_by_others(me: int) -> bool:
-    """Whether another thread is importing a module that calls import, whose lock would stay taken in a child."""
+    """Return whether another thread is importing a module that calls import: the lock would stay taken in a child."""
     locks = getattr(importlib._bootstrap, "_module_locks", {})  # Python's own
     return any(
         getattr(reference(), "owner", None) not in (None, me)

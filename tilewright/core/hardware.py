@@ -219,8 +219,8 @@ exchanged."""
 class WarpMemory:
     """How memories serve the loads and stores of a warp.
 
-    Global memory moves whole sectors of `sector` bytes. Shared memory has `banks`, each of which serves one word of
-    `word` bytes per cycle.
+    Global memory moves whole sectors of `sector` bytes. Shared memory has `banks`; each bank serves one word of `word`
+    bytes per cycle.
     """
 
     sector: int = 32
@@ -280,7 +280,8 @@ class Hardware:
 
     @property
     def warp(self) -> int:
-        """Threads that execute together and whose loads of neighbouring elements are one transaction; 1: none do."""
+        """The number of threads that execute together, with loads of neighbouring elements in one transaction; 1 for
+        none."""
         level = self.level("warp")
         return 1 if level is None else level.threads
 

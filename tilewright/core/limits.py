@@ -15,7 +15,7 @@ from .hardware import Hardware, MemoryScope, ThreadTag
 from .vectorized import Number
 
 HOPELESS = 8
-"""A thread whose arrays take this many times the registers that it can have keeps most of them in device memory."""
+"""The ratio of a thread's arrays to its registers from which most arrays stay in device memory."""
 
 
 class Limit(enum.Enum):

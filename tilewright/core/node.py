@@ -1,6 +1,6 @@
 """Interned, immutable nodes: structural equality is identity.
 
-`@node` turns an annotated class into one whose instances are hash-consed. Building the same node twice gives the same
+`@node` turns an annotated class into a class with hash-consed instances. Building the same node twice gives the same
 object, so equality is `is`, hashing is free and memo tables work across candidates. The tables hold nodes weakly. Nodes
 are immutable by convention (no `__setattr__` guard: it would cost more than the rest of the construction together).
 
@@ -227,11 +227,11 @@ def node(
 ) -> Callable[[type[T]], type[T]]:
     """Make an annotated class an interned node.
 
-    `keys` maps a field to the expression that identifies it in the intern table if the value itself is not a safe key
-    (floats by their bits). `derived` maps a further slot to the expression that computes it from the fields (a result
-    type). `scope` holds the names that those expressions use. Without `interned` each construction makes another node,
-    as statements with an effect need: two equal effects are two. A class may define `children` and `map_children`
-    itself if it has more children than its fields show.
+    `keys` maps a field to the expression that identifies it in the intern table. It is for values that are no safe
+    keys: floats are identified by their bits. `derived` maps a further slot to the expression that computes it from the
+    fields (a result type). `scope` holds the names that those expressions use. Without `interned` each construction
+    makes another node, as statements with an effect need: two equal effects are two. A class may define `children` and
+    `map_children` itself if it has more children than its fields show.
     """
 
     def decorate(cls: type[T]) -> type[T]:

@@ -29,7 +29,7 @@ def padding_of(
     Parameters
     ----------
     who : str
-        The function whose argument `padding` this is, for messages.
+        The function with this argument `padding`, for messages.
     given : int, tuple or str
         A number for all sides; one per dimension; all before and then all after; a pair (before, after) per dimension;
         or one of `words`.

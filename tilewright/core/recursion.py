@@ -39,7 +39,7 @@ HERE = _Here()
 class _Room:
     """A context in which the recursion limit is at least `FRAMES`; contexts nest, and threads may overlap.
 
-    Contexts inside another of the same thread, of which lowering has hundreds, take no lock.
+    Contexts inside another context of the same thread take no lock; lowering has hundreds of them.
     """
 
     def __init__(self) -> None:

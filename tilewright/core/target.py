@@ -169,7 +169,7 @@ class Target(TargetView):
 
     @property
     def has_warps(self) -> bool:
-        """Whether threads run in warps, whose loads of neighbouring elements go to memory together.
+        """Whether threads run in warps, with loads of neighbouring elements in one transaction.
 
         OpenCL also runs on CPUs, where the threads of a block are loops and the opposite is fast. It counts if the
         spelling names the device, as in "opencl -device=gpu".

@@ -6,7 +6,7 @@ Names of stages, axes, variables and functions may be any text. Each goes out th
     remark(text)       a comment in generated source
     printable(text)    an error, a log line, a terminal
 
-Nothing else writes such text. A test builds programs whose names are arbitrary text, for every target.
+Nothing else writes such text. A test builds programs with arbitrary text as names, for every target.
 """
 
 from __future__ import annotations

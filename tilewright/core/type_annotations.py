@@ -37,7 +37,7 @@ class PrimType:
 
 @dataclass(frozen=True)
 class PointerType:
-    """The type of a pointer, whose variables are of the data type "handle".
+    """The type of a pointer; its variables have the data type "handle".
 
     Parameters
     ----------

@@ -1,9 +1,9 @@
 """The work of a kernel, counted over a sample of its warps: accesses, sectors, bank conflicts, operations, guards.
 
-The kernel is the finished one, of which the source is written. A load that is invariant in the innermost loops around
-it counts once for all of their iterations, since compilers hoist it. An element that a loop keeps in a register is
-loaded before the loop, unless it has just been stored, and stored after it. Loads of neighbours in shared memory by the
-copies of an unrolled loop count as one vector load.
+The kernel is the finished one, in the form of its source. A load that is invariant in the innermost loops around it
+counts once for all of their iterations, since compilers hoist it. An element that a loop keeps in a register is loaded
+before the loop, unless it has just been stored, and stored after it. Loads of neighbours in shared memory by the copies
+of an unrolled loop count as one vector load.
 """
 
 from __future__ import annotations
@@ -158,7 +158,7 @@ class _Around:
 
 @dataclass(frozen=True)
 class _Evaluated:
-    """The lanes in which a part of an expression is evaluated, its stage ("" for an index or a condition), and the
+    """The lanes that evaluate a part of an expression, the part's stage ("" for an index or a condition), and the
     variables of its conditions.
     """
 
@@ -339,7 +339,8 @@ class Counter:
             self._piece(source, None if first is None else first + offset // size, width, stores, weights)
 
     def _loaded_together(self, source: Buffer, index: Expr) -> int:
-        """How many iterations of an unrolled loop share a vector load of shared memory, whose alignment is known."""
+        """Return the number of iterations of an unrolled loop that share a vector load of shared memory, by its known
+        alignment."""
         if source.scope is not MemoryScope.SHARED or not self._around or self._around[-1].copies == 1:
             return 1
         loop = self._around[-1]

@@ -27,7 +27,7 @@ class Touched:
     offset: int = 0
 
     def within(self, stride: int | None, extent: int) -> Touched:
-        """Return this access in a loop whose iterations move it by `stride` bytes; None: by data."""
+        """Return this access in a loop with iterations that move it by `stride` bytes; None: by data."""
         if self.steps is None or stride is None:
             return replace(self, steps=None)
         if not stride or extent <= 1:
@@ -70,7 +70,7 @@ def _covered(size: int, steps: Sequence[Step], offsets: Sequence[int], line: int
 def _levels(run: int, steps: Sequence[Step], line: int) -> tuple[int, list[Step]]:
     """Return the bytes of a piece that steps leave without a gap of a line, and the steps that repeat it farther away.
 
-    Steps of which one is a multiple of another, within its reach, are joined: ten rows, if three rows overlap eight.
+    If a step is a multiple of another step within its reach, both are joined: ten rows, if three rows overlap eight.
     """
     far: list[Step] = []
     for stride, extent in sorted(steps):

@@ -49,7 +49,7 @@ _BINARY: dict[type, Callable[[Any, Any], Any]] = {
 }
 _DIVISIONS = (n.FloorDiv, n.FloorMod, n.Div, n.Mod)
 _OF_BITS = frozenset("bitwise_and bitwise_or bitwise_xor bitwise_not shift_left shift_right".split())
-"""Functions whose value of 64 bits is that of fewer, as long as that fits."""
+"""Functions with the same value in 64 bits as in fewer bits, if the latter fits."""
 
 
 class Points:
@@ -103,7 +103,7 @@ class Points:
 
 
 def evaluated(e: Expr, values: Mapping[Var, Values], known: dict[Expr, Values] | None = None) -> Values:
-    """The value of an expression whose variables have arrays of values; None if one of them is unknown."""
+    """Return the value of an expression with arrays as the values of variables; None if one of them is unknown."""
     memo = {} if known is None else known
 
     def visit(at: Expr) -> Values:

@@ -33,7 +33,7 @@ class AccessPattern(enum.Enum):
 
 @dataclass(frozen=True)
 class ProcessorAccess:
-    """A load or a store of a stage: `lanes` is 1 for a scalar, whose pattern is that of the innermost loop, `loop`.
+    """A load or a store of a stage: `lanes` is 1 for a scalar, which has the pattern of the innermost loop, `loop`.
 
     `element` is the bytes of an element, `stride` the distance in bytes of neighbouring lanes or iterations. A scalar
     serves all lanes of the vector that its statement computes, `shared` of them.
@@ -83,7 +83,7 @@ class ProcessorUse:
 
     @property
     def parallel(self) -> tuple[LoopFootprint, ...]:
-        """The loops whose iterations are distributed over threads."""
+        """The loops with iterations distributed over threads."""
         return tuple(loop for loop in self.loops if loop.kind == LoopKind.PARALLEL.value)
 
 

@@ -1,7 +1,7 @@
 """Scalar promotion: which elements of global memory a compiler keeps in a register while a loop runs.
 
-LLVM and NVVM do this if all accesses of the loop to an array are to one loop-invariant element, and a store to it runs
-in every iteration. Otherwise a conditional store would become unconditional.
+LLVM and NVVM do this if the loop accesses only one, loop-invariant element of an array, and stores to it in every
+iteration. Otherwise a conditional store would become unconditional.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from .processor import AccessPattern, ProcessorAccess, ProcessorUse
 
 
 def threads(use: ProcessorUse) -> Iterator[str]:
-    """The loops whose iterations run in several threads."""
+    """The loops with iterations in several threads."""
     for loop in use.parallel:
         yield f"the {loop.extent:,} iterations of {loop.loop} are distributed over threads"
     if not use.parallel:

@@ -79,7 +79,7 @@ def nextafter(x: Any, y: Any) -> n.Expr:
         a, b = cast("float32", a), cast("float32", b)
     if a.dtype.bits != 16:
         return n.Call("nextafter", (a, b), a.dtype)
-    # Kernels hold 16-bit floats as float32, whose next number is another. Bits count away from 0 for both signs.
+    # Kernels hold 16-bit floats as float32, which has another next number. Bits count away from 0 for both signs.
     word = DType("int16").with_lanes(a.dtype.lanes)
     bits, zero = reinterpret(word, a), const(0, a.dtype)
     away, back = add(bits, const(1, word)), subtract(bits, const(1, word))

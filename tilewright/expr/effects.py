@@ -15,7 +15,7 @@ PACKED = "call_packed"
 PREFETCH = "prefetch"
 """Brings the cache line of an address into the cache."""
 RETURN = "ret"
-"""Ends the call of a function, whose value is its argument."""
+"""Ends the call of a function; the argument is the function's value."""
 ATOMICS = tuple(f"atomic_{what}" for what in "add sub min max and or xor exchange".split())
 FAILED = "assertion_failed"
 """Reports a failed assertion: its message, and its place in the source."""

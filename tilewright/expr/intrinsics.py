@@ -138,7 +138,7 @@ def clz(x: Any) -> n.Expr:
 
 
 def power(x: Any, y: Any) -> n.Expr:
-    """x to the power y, of which one is a floating-point number."""
+    """x to the power y; one of them must be a floating-point number."""
     a, b = match_types(x, y)
     if not a.dtype.is_float:
         raise UserError(

@@ -168,7 +168,7 @@ class Binary(Expr):
 
 
 class Arithmetic(Binary):
-    """Operators whose result has the type of their arguments."""
+    """Operators with results of the arguments' type."""
 
     __slots__ = ()
 

@@ -130,7 +130,7 @@ def _whole_quotient(x: n.Expr, y: n.Expr, node: Any) -> n.Expr:
 
 
 def _float_remainder(x: n.Expr, y: n.Expr, node: Any) -> n.Expr:
-    """The exact remainder of a division: x - floor(x / y) * y is NaN for an infinite y, and loses digits of a large
+    """The exact remainder of a division: `x - floor(x / y) * y` is NaN for an infinite y, and loses digits of a large
     x."""
     rest = n.Call("fmod", (x, y), x.dtype)
     if node is not n.FloorMod:
@@ -376,7 +376,7 @@ def bitwise_not(a: ExprLike) -> n.Expr:
 
 
 def call_of(name: str, x: n.Expr) -> n.Expr:
-    """The call of a one-argument intrinsic whose result has its argument's type."""
+    """Return the call of a one-argument intrinsic with a result of its argument's type."""
     return n.Call(name, (x,), x.dtype)
 
 

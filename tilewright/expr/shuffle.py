@@ -15,7 +15,7 @@ def shuffle(vectors: Any, indices: Any, span: Any = None) -> n.Expr:
     Parameters
     ----------
     vectors
-        Vectors or scalars of one type, whose lanes are numbered one after the other.
+        Vectors or scalars of one type; their lanes are numbered consecutively.
     indices
         The number of each lane of the result, as ints; one index gives a scalar.
 

@@ -87,7 +87,7 @@ def fold(
     Parameters
     ----------
     root : Node
-        Whose value is wanted. It may be deeper than Python's stack.
+        The expression to evaluate. It may be deeper than Python's stack.
     known : dict
         The values of nodes that earlier calls have found. This call adds its results.
     combine : callable

@@ -243,7 +243,7 @@ class Dispatcher:
         self.waiting.clear()
 
     def overdue(self) -> tuple[list[tuple[str, str]], list[str]]:
-        """Return the candidates and workers whose time is over.
+        """Return the candidates and workers that exceeded their time.
 
         Returns
         -------

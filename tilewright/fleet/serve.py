@@ -24,7 +24,7 @@ from .worker import Host, WorkerOptions, attach, detach
 
 _AGAIN_SECONDS = 1.0
 _LAST_MESSAGES_SECONDS = 1.0
-"""Seconds in which a worker whose device failed sends tuners the outcomes of its candidates."""
+"""The seconds in which a worker with a failed device sends tuners the outcomes of its candidates."""
 CANNOT = 3
 """The exit status of a worker that would fail again if it were restarted."""
 

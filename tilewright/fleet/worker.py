@@ -44,9 +44,9 @@ _STUCK_SECONDS = 1800.0
 class WorkerOptions:
     """A worker's device, and its name.
 
-    `sharing` is how many workers share the cores of the host, `builders` how many candidates to build at a time (0: as
-    many as that allows), `visible` the number of the GPU, as CUDA counts. `package` replaces the version of this
-    package in tests.
+    `sharing` is the number of workers that share the cores of the host. `builders` is the number of candidates to build
+    at a time; 0 means as many as that allows. `visible` is the index of the GPU in CUDA's order. `package` replaces the
+    version of this package in tests.
     """
 
     target: str = "cuda"

@@ -1,4 +1,4 @@
-"""Buffers whose dimensions of extent 1 stand for every index, as in NumPy's broadcasting.
+"""Buffers with dimensions of extent 1 that stand for every index, as in NumPy's broadcasting.
 
     decl_buffer((m, n), buffer_type="auto_broadcast")     A[i, j]  ->  A[0 if m == 1 else i, 0 if n == 1 else j]
 
@@ -20,7 +20,7 @@ from .storage import Buffer
 
 
 class BroadcastBuffer(Buffer):
-    """A buffer of which a dimension of extent 1 is read at 0 for every index."""
+    """A buffer with dimensions that are read at 0 for every index if their extent is 1."""
 
     __slots__ = ()
 

@@ -4,7 +4,7 @@
 
 A *pure* function computes its value from its arguments and the memory that it is given to read, and does nothing else.
 Its call is an expression like any other. Any other call has an *effect*. It happens as often, and in the order, that
-the program says, and may access any element of the buffers whose addresses it is given.
+the program says, and may access any element of the buffers at its address arguments.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from .storage import AddressOf, Buffer
 
 ARRAY = "tvm_stack_make_array"
 FOREIGN = frozenset((EXTERN, PURE_EXTERN, LLVM, PURE_LLVM))
-"""Calls whose first argument is the name of a function that the back end calls as it stands."""
+"""Calls with a first argument that names a function, which the back end calls unchanged."""
 _C_NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _LLVM_NAME = re.compile(r"llvm(\.[A-Za-z0-9_]+)+", re.ASCII)
 
@@ -233,7 +233,7 @@ def address_of(place: Any, span: Any = None) -> Expr:
 
 
 def _atomic(name: str, args: tuple[Any, ...]) -> Expr:
-    """An atomic update, whose value is the element's previous value."""
+    """An atomic update; its value is the element's previous value."""
     place = args[0] if args else None
     place = address_of(place) if isinstance(place, Load) else place
     if len(args) != 2 or not isinstance(place, AddressOf):
@@ -265,9 +265,9 @@ def call_intrin(dtype: Any, func_name: Any, *args: Any, span: Any = None) -> Exp
     dtype
         The type of its value; that of known intrinsics follows from their arguments.
     func_name
-        "tir.exp" and the other functions of `te`; "tir.address_of"; "tir.prefetch" (of an address); "tir.atomic_add"
-        (of an address and a value), `_sub`, `_min`, `_max`, `_and`, `_or`, `_xor`, `_exchange`; "tir.call_extern" and
-        its kin; the calls of matrix instructions; one that `tvm.ir.register_op_attr` has declared.
+        One of: "tir.exp" and the other functions of `te`; "tir.address_of"; "tir.prefetch" (of an address). Or
+        "tir.atomic_add" (of an address and a value), `_sub`, `_min`, `_max`, `_and`, `_or`, `_xor`, `_exchange`. Or
+        "tir.call_extern" and its variants, a matrix instruction, or a name declared by `tvm.ir.register_op_attr`.
     *args
         Its arguments.
 
@@ -358,7 +358,7 @@ def call(dtype: Any, op: Any, args: Any, span: Any = None) -> Expr:
 
 
 def _typed(call: Expr, dtype: Any) -> Expr:
-    """A call of a packed function whose value has another type than the default."""
+    """A call of a packed function with a value of another type than the default."""
     assert isinstance(call, Call)
     return call if dtype in ("", "void", "handle") else Call(call.name, call.args, DType(dtype))
 

@@ -1,8 +1,8 @@
 """Faults of a statement that are certain, found before anything runs: accesses beyond a buffer, and races.
 
 For statements that users write themselves (`te.extern`, hybrid scripts); the schedule of a `te.compute` leads to
-neither. Only certain faults are found: an access that leaves its buffer at a point that is reached, a store of
-different values by iterations that run at the same time.
+neither. Only certain faults are found: an access that leaves its buffer at a reached point, and stores of different
+values by concurrent iterations.
 """
 
 from __future__ import annotations
@@ -204,7 +204,8 @@ def _race(stmt: Store, scene: _Scene) -> Iterator[Fault]:
             continue
         ends = scene.ends.get(loop.var)
         several = ends is None or ends[1] > ends[0]
-        # A loop inside whose range depends on the iteration may go elsewhere in each, or run in only one of them.
+        # An inner loop with a range that depends on the iteration may differ in each iteration, or run in only one of
+        # them.
         ranges = (end for ends in scene.ranges.values() for end in ends)
         if several and loop.var in variables(value) and loop.var not in variables(*indices, *guards, *ranges):
             written = f"{stmt.buffer.name}[{', '.join(map(show, stmt.indices))}]"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 REPORT = "report_access"
-"""The call that reports an index beyond the ends of a buffer, or an assertion that does not hold: the number of the
-check, and the value of the index."""
+"""The call that reports an index out of bounds, or a failed assertion. Its arguments are the number of the check and
+the value of the index."""
 
 
 class CheckedIndex(NamedTuple):

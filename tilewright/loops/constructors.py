@@ -223,7 +223,7 @@ def make_prefetch(buffer: Any, bounds: Any, span: Any = None) -> Stmt:
 
 
 def make_allocate(buffer_var: Any, dtype: Any, extents: Any, condition: Any, body: Any, *more: Any) -> Stmt:
-    """Storage for the buffer `buffer_var`, whose type and extents these are, within the body."""
+    """Storage for the buffer `buffer_var` of the given type and extents, inside the body."""
     always = as_expr(condition)
     if not (isinstance(always, IntImm) and always.value):
         raise UserError(f"condition `{always}`", primitive="Allocate", fix="give tir.const(1), and put it in a branch")

@@ -38,7 +38,7 @@ def decl_buffer(
     `strides`: elements from one index to the next along each dimension, numbers or variables, which the call then takes
     from the array. Without them, memory is row-major. `elem_offset`: the first element's place, 0 unless given.
     `offset_factor`: a divisor of the offset. `data_alignment`: bytes that the memory is aligned to.
-    `buffer_type="auto_broadcast"`: a dimension whose extent turns out to be 1 at a call is read at 0, for every index.
+    `buffer_type="auto_broadcast"`: a dimension with extent 1 at a call is read at 0 for every index.
     """
     extents = tuple(_extent(e, name) for e in (shape if isinstance(shape, (tuple, list)) else (shape,)))
     for what, number in (("data_alignment", data_alignment), ("offset_factor", offset_factor)):

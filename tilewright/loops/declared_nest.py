@@ -1,4 +1,4 @@
-"""The loop nest of a stage whose innermost loops an intrinsic of the user's computes."""
+"""The loop nest of a stage with innermost loops that a user's intrinsic computes."""
 
 from __future__ import annotations
 

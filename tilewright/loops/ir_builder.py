@@ -7,8 +7,8 @@
             B[i] = A[i] * 2
     stmt = ib.get()
 
-A builder keeps a stack of open scopes, each a list of statements. A statement that governs the rest of its scope (an
-allocation, a thread index, a `let`) is kept as a function that wraps the following statements.
+A builder keeps a stack of open scopes, each a list of statements. Some statements govern the rest of their scope: an
+allocation, a thread index, a `let`. They are kept as functions that wrap the following statements.
 """
 
 from __future__ import annotations

@@ -55,7 +55,7 @@ def _joined(stmt: Stmt) -> Stmt:
 
 
 def _parts(stmt: Stmt, buffers: list[Buffer]) -> list[Stmt]:
-    """The statements within allocations of shared and local memory and sequences, whose buffers are collected."""
+    """Return the statements inside allocations of shared and local memory and sequences, and collect the buffers."""
     if isinstance(stmt, Allocate) and stmt.buffer.scope is not MemoryScope.GLOBAL:
         buffers.append(stmt.buffer)
         return _parts(stmt.body, buffers)

@@ -41,7 +41,7 @@ class Liveness:
         self._ended: dict[Stmt, Sources] = {}
 
     def exposed(self, stmt: Stmt) -> Sources:
-        """The buffers whose earlier contents the statement may read, for something else than to update them."""
+        """Return the buffers with earlier contents that the statement may read, other than to update them."""
         found = self._exposed.get(stmt)
         if found is None:
             found = self._exposed[stmt] = self._make_exposed(stmt)
@@ -57,7 +57,7 @@ class Liveness:
         return found - {stmt.buffer} if isinstance(stmt, Allocate) else found
 
     def ended(self, stmt: Stmt) -> Sources:
-        """The buffers whose contents, as they are before the statement, are surely gone after it."""
+        """Return the buffers with contents that the statement certainly replaces."""
         found = self._ended.get(stmt)
         if found is None:
             found = self._ended[stmt] = self._make_ended(stmt)

@@ -8,7 +8,7 @@
 
 A `For` of kind THREAD binds a hardware thread index. Its body runs once per thread, and two loops of one tag are the
 same hardware index. In *lowered* programs such loops stay in the schedule's places. The *finished* form has one
-`Launch` per kernel instead, which names the kernel, its grid and its block, and whose body is the device code.
+`Launch` per kernel instead, which names the kernel, its grid and its block, and has the device code as its body.
 `Buffer`s (in `storage.py`) are multi-dimensional until `flatten_storage`; a flat view of a parameter is a buffer with
 `alias_of`. A call that has an effect (in `calls.py`) is the whole value of an `Evaluate`, `Let` or `Store`.
 """
@@ -132,8 +132,8 @@ class AllReduce(Expr):
     """The `value_index`-th result of combining `source` over all values of the hardware indices `threads`.
 
     It is the whole value of a `Store`, and every thread of the block takes part. Thread indices that `threads` leave
-    out distinguish groups, each of which gets its own result. `lower_thread_reduce` turns it into shuffles or a tree in
-    shared memory.
+    out distinguish groups with results of their own. `lower_thread_reduce` turns it into shuffles or a tree in shared
+    memory.
     """
 
     PRINTED: ClassVar[str] = "T.tvm_thread_allreduce"
@@ -214,7 +214,7 @@ class Barrier(Stmt):
 
 @node(interned=False)
 class Commit(Stmt):
-    """The copies that a thread has issued since its last commit, of which there may be none, become a group."""
+    """The copies that a thread has issued since its last commit, possibly none, become a group."""
 
 
 @node(interned=False)
@@ -234,9 +234,9 @@ class Tensorized(Stmt):
     """A warp multiplies matrices: sums[row, column] += a[row, depth] * b[depth, column], for all values of the three.
 
     `body` is the computation of one lane, and stays the meaning: code that does not know the instruction runs it. `a`,
-    `b` and `sums` are loads in terms of the variables `row`, `column` and `depth`, which the statement defines, and
-    which take `extents` values from 0. A lane accesses the sums that it holds. `lane` is its number in the warp. An
-    instruction of a warpgroup is complete when the statement ends: back ends wait for it.
+    `b` and `sums` are loads in terms of the variables `row`, `column` and `depth`. The statement defines these
+    variables, which run from 0 to `extents`. A lane accesses the sums that it holds. `lane` is its number in the warp.
+    An instruction of a warpgroup is complete when the statement ends: back ends wait for it.
     """
 
     atom: Atom

@@ -1,8 +1,8 @@
 """Whether two regions of one buffer share an element, and whether one thread then makes both accesses.
 
 Both indices are linear forms. If they are equal, a sum of terms is zero: one term for each atom that differs between
-the two accesses. Terms whose sum is too small to make up for a coefficient of the others are zero among themselves, as
-the digits of a number are. That implies an atom that is equal on both sides, or no solution.
+the two accesses. Terms with a sum smaller than the coefficients of the others add up to zero by themselves, as the
+digits of a number do. That implies an atom that is equal on both sides, or no solution.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from ..schedule.schedule import At
 
 @dataclass(frozen=True)
 class Rolling:
-    """One dimension of a stage is a ring of `size` rows, of which each iteration of the loop over `var` adds `step`.
+    """One dimension of a stage is a ring of `size` rows; each iteration of the loop over `var` adds `step` rows.
 
     `origin` is the first row of the first iteration.
     """

@@ -157,7 +157,8 @@ class StageNest:
         return self._with_ends(depth, made)
 
     def _with_ends(self, depth: int, body: Stmt) -> Stmt:
-        """`body` behind the ends of the axes whose first loop is at that depth; ends are 0 if a guard does not hold."""
+        """Return `body` after the ends of the axes with their first loop at that depth; ends are 0 if a guard does not
+        hold."""
         inner = {loop.var: loop.axis.name for loop in self.loops[depth:]}
         read = loads(*(end.value for end in self.found.ends if end.depth == depth))
         self._check_computed_before(depth, {load.source for load in read}, "has a range that is read from")

@@ -39,8 +39,8 @@ class Buffer:
     """Storage for elements of one type; its identity is the object, its `name` only a wish.
 
     `shape` has one expression per dimension (elements); `align` is the alignment in bytes that accesses may rely on.
-    `alias_of` is the buffer whose memory this one views, if any. `note` names the stage of the schedule that it holds,
-    and `layout` is its memory layout. `stages` is the number of copies of a ring, of which some are filled while
+    `alias_of` is the owner of the memory that this buffer views, if any. `note` names the stage of the schedule that it
+    holds, and `layout` is its memory layout. `stages` is the number of copies of a ring; some of them are filled while
     another is read. The shape is that of one copy until `pipeline_loops`, and of all of them from there. A view with a
     `byte_offset` begins at that byte of the buffer that it views, for all types of the two.
     """
@@ -94,7 +94,7 @@ class Buffer:
 
     @property
     def memory(self) -> Buffer:
-        """The buffer whose memory this one is a view of: itself for one that is not a view."""
+        """The buffer that owns the viewed memory; the buffer itself if it is no view."""
         base = self
         while base.alias_of is not None:
             base = base.alias_of

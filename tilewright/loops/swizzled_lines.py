@@ -1,4 +1,4 @@
-"""The lines of a stage whose pieces are exchanged (`storage_swizzle`)."""
+"""The lines of a stage with exchanged pieces (`storage_swizzle`)."""
 
 from __future__ import annotations
 

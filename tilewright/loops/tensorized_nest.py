@@ -1,4 +1,4 @@
-"""The loop nest of a stage whose innermost loops a matrix instruction computes."""
+"""The loop nest of a stage with innermost loops that a matrix instruction computes."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class TensorizedNest(StageNest):
     def _of_one_thread(self, loops: Stmt, bound: frozenset[Var]) -> Stmt:
         """The instruction if all guards hold for the whole tile, else the loops with their guards.
 
-        Unlike a warp, whose operands are tiles in memory of their own, a thread must not read beyond its data.
+        A warp's operands are tiles in memory of their own, but a thread must not read beyond its data.
         """
         inside = (*self.matched.rows, *self.matched.columns, *self.matched.depth)
         last: dict[Var, Expr] = {axis.var: const(self._extent(axis) - 1, axis.var.dtype) for axis in inside}

@@ -60,7 +60,7 @@ def unify_thread_extents(stmt: Stmt) -> Stmt:
 
 
 def _widened(kernel: Stmt, extents: dict[ThreadTag, Expr]) -> Stmt:
-    """A kernel whose loops of extent 1 run as often as the others of their thread index."""
+    """Return a kernel with loops of extent 1 extended to the other loops of their thread index."""
 
     def visit(stmt: Stmt) -> Stmt:
         made = map_statements(stmt, visit)
@@ -82,7 +82,7 @@ def _exchanges(stmt: Stmt) -> bool:
 
 
 def last_stage(stmt: Stmt) -> str:
-    """The stage whose result a statement stores last."""
+    """Return the stage of the result that a statement stores last."""
     wrote = [part.buffer.note or part.buffer.name for part in statements(stmt) if isinstance(part, Store)]
     return wrote[-1] if wrote else "?"
 

@@ -31,7 +31,7 @@ _ONLY: tuple[Expr, ...] = (const(0, "int32"),)
 
 
 class ThreadReductionNest(StageNest):
-    """Builds the loops of one stage of which the threads of a block combine their parts."""
+    """Builds the loops of a stage with parts that the threads of a block combine."""
 
     def statement(self) -> Stmt:
         self._check_order()

@@ -12,7 +12,7 @@ from .calls import call_intrin
 DEFAULT_ACTION = "tvm.default_trace_action"
 """The name of the registered function that prints its arguments."""
 TRACED = "tilewright.traced"
-"""That of the one that calls the traced function, whose result may be none."""
+"""The builder of the caller of the traced function; the result may be none."""
 
 
 def trace(args: Any, trace_action: str = DEFAULT_ACTION) -> Expr:

@@ -16,7 +16,7 @@ from .nodes import Buffer, For, If, Let, Stmt, Store, While
 
 
 def varying_memory(body: Stmt, threads: frozenset[Var]) -> frozenset[Buffer]:
-    """The memory of a kernel whose contents, when read alike by all threads of a block, may differ between them."""
+    """The memory of a kernel with contents that may differ between threads of a block that read the same index."""
     touched = uses.read(body) | uses.written(body)
     written = {buffer.memory for buffer in uses.written(body)}
     found = {b.memory for b in touched if b.scope is not MemoryScope.LOCAL and (b.memory in written)}

@@ -51,7 +51,7 @@ def written(stmt: Node) -> Sources:
 
 
 def given_to_write(stmt: Node) -> Sources:
-    """Return the buffers whose addresses a call in the statement itself receives, to write to them."""
+    """Return the buffers that a call in the statement itself may write to by their addresses."""
     if isinstance(stmt, (Evaluate, Store, Let)) and has_effect(stmt.value):
         return frozenset(address.buffer for address in addresses(stmt.value) if address.writes)
     return NO_SOURCES

@@ -52,7 +52,7 @@ def inner_first(root: Stmt) -> list[Any]:
 
 
 def stored_stages(root: Stmt) -> tuple[str, ...]:
-    """The names of the stages whose results are stored in `root`, in order, each once."""
+    """Return the names of the stages with results stored in `root`, in order, each once."""
     found: dict[str, None] = {}
     for stmt in statements(root):
         inside = statements(stmt.body) if isinstance(stmt, Tensorized) else (stmt,)

@@ -151,7 +151,7 @@ class GuardedArray:
 
 
 def _divisible(size: int, on: Device) -> NDArray:
-    """Memory of which arrays and guards are parts.
+    """The memory of arrays and guards.
 
     OpenCL names a place within memory by a buffer of its own, a part of another one. NVIDIA's driver finds memory for a
     buffer when it is first used. If a part is used before the whole, it gets separate memory, without

@@ -36,8 +36,8 @@ class MeasureErrorNo:
 
 
 class MeasureResult(NamedTuple):
-    """The legacy result: seconds of one run per repetition (or the error), the error's number, total seconds, and the
-    time of its end (seconds since 1970)."""
+    """Return the legacy result: seconds of one run per repetition (or the error), the error's number, total seconds,
+    and the end time (seconds since 1970)."""
 
     costs: tuple[Any, ...]
     error_no: int

@@ -34,7 +34,7 @@ class Runner:
         self.task: Any = None
 
     def set_task(self, task: Any) -> None:
-        """Take the task whose candidates come next."""
+        """Receive the task of the next candidates."""
         self.task = task
 
     def get_build_kwargs(self) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Traces of a candidate in the process that ran it: child processes, and changed global state.
 
 A process that runs candidates adopts the orphans below it (it is their "subreaper"), so that a candidate's processes
-stay findable, and ends with it. A process whose surroundings a candidate changed runs no other candidate.
+stay findable, and ends with it. A process with surroundings changed by a candidate runs no other candidate.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ LARGEST_GROWTH = 256 << 20
 
 
 def adopt_orphans() -> None:
-    """Become the parent of descendants whose own parent ends."""
+    """Become the parent of orphaned descendants."""
     _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 

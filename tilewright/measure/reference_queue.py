@@ -144,7 +144,7 @@ class ReferenceQueue:
         self.references = references
         self.pool = WorkerPool(compute, 1, _COMPUTATION_SECONDS, given)
         self._rounds: dict[Any, _Round] = {}
-        self._asked: dict[int, Any] = {}  # job → the workload whose reference is being computed from it
+        self._asked: dict[int, Any] = {}  # job → the workload of the reference that is computed from it
 
     def expect(self, workload: Any, index: int) -> None:
         """Begin the reference of a workload from a job that is not built yet."""

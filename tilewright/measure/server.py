@@ -250,7 +250,7 @@ class Server:
                     self.waiting.appendleft(submitted)
 
     def _again(self, submitted: Submit) -> None:
-        """Queue a request again whose runner died between two requests, or before it accepted this one."""
+        """Queue a request again if its runner died between two requests, or before accepting this one."""
         count = self.losses[submitted.token] = self.losses.get(submitted.token, 0) + 1
         if count < _ATTEMPTS:
             self.waiting.appendleft(submitted)

@@ -29,7 +29,7 @@ _GRACE_SECONDS = 3.0
 
 
 def marked(name: str, value: str) -> list[int]:
-    """Return the processes, this one aside, whose environment has the mark."""
+    """Return the processes, other than this one, with the mark in their environment."""
     wanted = f"{name}={value}".encode()
     found = []
     for entry in os.listdir("/proc"):

@@ -138,12 +138,12 @@ _entered: ContextVar[tuple[PassContext, ...]] = ContextVar("PassContext", defaul
 class PassContext:
     """Options of `lower` and `build` for the `with` statement around them, under the legacy names.
 
-    `config` may hold "tir.UnrollLoop" ({"auto_max_step": 16, "explicit_unroll": False}), "tir.add_lower_pass" ([(phase,
-    pass)]: 0 before storage is flattened, 1 after, 2 and 3 at the end of lowering), "tir.disable_vectorize",
-    "tir.instrument_bound_checkers" (every access is checked when it is made, and a call in which one leaves its buffer
-    raises), and "tilewright.explain" (print each pass that changes something). `disabled_pass` leaves out optional
-    passes, which never change results. `opt_level` is accepted: there is one level. Keys of the legacy API that change
-    nothing here draw a warning. Raises UserError, with the name, for unknown options.
+    `config` may have these keys. "tir.UnrollLoop": such as `{"auto_max_step": 16, "explicit_unroll": False}`.
+    "tir.add_lower_pass": a list of (phase, pass), with phase 0 before storage is flattened, 1 after, and 2 and 3 at the
+    end of lowering. "tir.disable_vectorize". "tir.instrument_bound_checkers": check each access at run time; a call
+    with an access out of bounds raises. "tilewright.explain": print each pass that changes something. `disabled_pass`
+    leaves out optional passes, which never change results. `opt_level` is accepted: there is one level. Keys of the
+    legacy API that change nothing here draw a warning. Raises UserError, with the name, for unknown options.
     """
 
     def __init__(

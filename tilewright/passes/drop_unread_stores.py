@@ -1,13 +1,13 @@
 """drop_unread_stores: dead-store elimination for the shared and local memory of kernels.
 
-If a split does not divide its axis, `partition_loops` leaves iterations for which the guard of a reader never holds,
-while the fill in front of it stays. Simplification may also remove the last read of a value. Such a fill costs its
-loads, and looks like a race between threads that execute it at different times.
+If a split does not divide its axis, `partition_loops` leaves iterations for which a reader's guard never holds. The
+fill before the reader stays. Simplification may also remove the last read of a value. Such a fill costs its loads, and
+looks like a race between threads that execute it at different times.
 
-Going backwards, a store is dropped if its buffer is not *live*. A buffer is live if it is read later, or in a later
-iteration of a loop around it, before its contents are given up (`loops/liveness.py`). An iteration may read from an
-earlier one everything that its statements expose. In a sequence, a fill is also dropped if the same elements are filled
-again before anything reads them.
+Going backwards, a store is dropped if its buffer is not *live*. A buffer is live if a later statement or iteration of
+an outer loop reads it before its contents are given up (`loops/liveness.py`). An iteration may read from an earlier one
+everything that its statements expose. In a sequence, a fill is also dropped if the same elements are filled again
+before anything reads them.
 """
 
 from __future__ import annotations

@@ -58,7 +58,8 @@ class _Expansion:
         self.memo: dict[Any, bool] = {}
 
     def _touched(self, body: Stmt) -> set[Buffer]:
-        """The buffers whose contents differ between the vthreads, found by following stores to a fixed point."""
+        """Return the buffers with contents that differ between the vthreads, found by following stores to a fixed
+        point."""
         writes = [(buffers, self._uses(parts)) for buffers, parts in _writes(body, ())]
         touched: set[Buffer] = set()
         size = -1

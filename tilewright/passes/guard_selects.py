@@ -1,7 +1,7 @@
-"""guard_selects: a Select whose branch might read outside its buffer evaluates only the branch that is taken.
+"""guard_selects: a Select with a branch that may read out of bounds evaluates only the taken branch.
 
 `Select` evaluates both branches, yet the oldest scripts use it for padding, with one branch that reads out of bounds.
-Such a Select becomes an IfThenElse. A Select whose reads are safe stays, since it costs no branch and runs on vectors.
+Such a Select becomes an IfThenElse. A Select with safe reads stays, because it costs no branch and runs on vectors.
 """
 
 from __future__ import annotations

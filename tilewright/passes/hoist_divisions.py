@@ -3,8 +3,8 @@
 Integer division is the most expensive index arithmetic on a GPU, and fused axes leave several copies of the same
 division in indices and guards. Each division by a constant is bound to a name at the head of the innermost loop (or the
 kernel) whose variable it depends on. That place may be outside of guards, since such a division cannot fault. Divisions
-of values read from memory stay behind the guards that keep the read inside its buffer, and behind stores and barriers
-that it must see.
+of values read from memory stay after the guards that keep the read in bounds. They also stay after stores and barriers
+on which the read depends.
 """
 
 from __future__ import annotations

@@ -104,7 +104,7 @@ class _Instrumenter:
         return stmt
 
     def _repeated(self, stmt: While) -> Stmt:
-        """A loop whose condition reads memory ends when a read leaves its buffer, which is then reported."""
+        """A loop with a condition that reads memory ends when a read leaves its buffer; the read is then reported."""
         checks = self._reads((stmt.condition,), _stage(stmt))
         if not checks:
             return stmt

@@ -236,7 +236,7 @@ class _Values:
 
 
 def store_together(places: Sequence[tuple[Buffer, tuple[Expr, ...]]], values: Sequence[Expr]) -> Stmt:
-    """Stores of several values, all of which are computed before the first is stored."""
+    """Stores of several values; all values are computed before the first is stored."""
     if len(places) == 1:
         return Store(*places[0], values[0])
     names = [Var(f"{place[0].name}.new", value.dtype) for place, value in zip(places, values, strict=True)]
@@ -273,7 +273,7 @@ def _by_warps(values: _Values, group: _Group, warp: int) -> Stmt:
 
 
 def _by_tree(values: _Values, group: _Group) -> Stmt:
-    """Combine in shared memory, halving the threads that work in each step, each of which has an array of its own."""
+    """Combine in shared memory; each step has half as many threads as the one before, with an array per value."""
     groups, size = group.block // group.size, group.size
     shared = values.shared(group.block)
     arrays, start = list(shared), group.place(group.rank, size)

@@ -6,7 +6,7 @@
                            Let(x, given[0], Let(y, call_packed("f", x), B[i] = y * 2 + C[i]))))
 
 Host code reads single elements and computes with integers; compiled code first stores the other parts of an argument. A
-choice of which one side calls becomes an `If`, so that only the side that is chosen calls.
+choice with a call on one side becomes an `If`, so that only the chosen side calls.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def _calls(node: Any) -> bool:
 
 
 def _named(stmt: Stmt) -> Stmt:
-    """A statement whose calls of packed functions are whole values of `Let` and `Evaluate`."""
+    """A statement with calls of packed functions only as whole values of `Let` and `Evaluate`."""
     if not _calls(stmt):
         return stmt
     if isinstance(stmt, Store):

@@ -323,7 +323,7 @@ def prim_func_pass(
 ) -> Any:
     """A pass of a function `(function, module, context) -> function`; without one, a decorator that makes it.
 
-    A class with a method `transform_function` of these arguments becomes one whose instances are passes.
+    A class with a method `transform_function` of these arguments becomes a class of passes.
     """
 
     def make(given: Any) -> Any:

@@ -1,8 +1,8 @@
 """narrow_indices: index arithmetic that provably fits in 32 bits is computed in 32 bits.
 
 On a GPU, 64-bit index arithmetic takes several instructions per operation, 32-bit arithmetic one. A loop whose range
-fits 32 bits counts in 32 bits. A sum, product or comparison is computed in 32 bits and widened afterwards if its
-operands and result fit, by the ranges of the loops around it.
+fits 32 bits counts in 32 bits. A sum, product or comparison is computed in 32 bits and widened afterwards if operands
+and result fit, by the ranges of the loops.
 """
 
 from __future__ import annotations

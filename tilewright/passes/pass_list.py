@@ -56,8 +56,8 @@ READABLE: tuple[Pass, ...] = (
     vectorize_loops,
     # Before unrolling: virtual threads share the loops that the schedule unrolls.
     expand_virtual_threads,
-    # After virtual threads, each of which then has its place in every stage; before unrolling, while the loop is still
-    # a loop.
+    # After virtual threads, so that every copy of a ring has room for each of them; before unrolling, while the loop is
+    # still a loop.
     pipeline_loops,
     # Before unrolling, so that each index is simplified once, and copies only get their constants.
     simplify_program,

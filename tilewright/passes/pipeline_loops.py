@@ -102,7 +102,7 @@ class _Pipeliner:
         return made
 
     def _pipelined(self, loop: For) -> Stmt | None:
-        # Outside of kernels there are no threads whose copies could be under way.
+        # Outside kernels, there are no threads with copies in flight.
         plan = _plan(loop, set(self.rings.values()), self.asynchronous and self._in_kernel)
         if plan is None:
             return None
@@ -113,7 +113,7 @@ class _Pipeliner:
 
 @dataclass(frozen=True)
 class _Plan:
-    """A loop whose `writers` run ahead of its `users`, and the ring for each buffer."""
+    """A loop with `writers` that run ahead of its `users`, and the ring of each buffer."""
 
     loop: For
     writers: tuple[Stmt, ...]

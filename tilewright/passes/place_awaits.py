@@ -1,10 +1,10 @@
 """place_awaits: wait for asynchronous copies just before the copied data is accessed, and for no more than needed.
 
 Copies arrive in groups, in the order of a thread's commits. An `Await` names the number of latest groups that may stay
-in flight. That number follows from dependences. For each access and each copy that may have gone to the same elements,
-it is the least number of groups committed since the copy's own. A copy of an earlier iteration lies as many groups back
-as the iterations since have committed. So loop-carried dependences are examined distance by distance, and dependences
-on copies before a loop iteration by iteration, up to the depth of the deepest ring.
+in flight. That number follows from dependences. For each access and each earlier copy that may overlap with it, this is
+the least number of groups committed after the copy's group. A copy of an earlier iteration lies as many groups back as
+the iterations since have committed. So loop-carried dependences are examined distance by distance, and dependences on
+copies before a loop iteration by iteration. The limit is the depth of the deepest ring.
 
 An `Await` stands in front of the fills that precede the access. The barrier that makes arrived data visible is then the
 barrier that the fills need anyway, since they overwrite data read an iteration ago.

@@ -2,14 +2,14 @@
 else.
 
 Bottom-up, each statement yields its accesses to shared memory before its first barrier and after its last. Two
-neighbours in a sequence need a barrier between them if an access of the second depends on a pending access of the first
-in another thread. A loop needs one at the head of its body if an iteration depends in this way on an earlier one.
-Barriers stand directly in the sequence or loop that holds both accesses, and so outside guards that only some threads
-pass. The analysis includes barriers that the program already has, and treats an `Await` as a store of its buffers.
+neighbours in a sequence need a barrier if an access of the second depends on a pending access of the first by another
+thread. A loop needs one at the head of its body if an iteration depends in this way on an earlier one. Barriers stand
+directly in the sequence or loop that holds both accesses, and so outside guards that only some threads pass. The
+analysis includes barriers that the program already has, and treats an `Await` as a store of its buffers.
 
-Global memory that a kernel both stores to and reads is treated in the same way, since threads of one block may
-exchange data in it. Buffers of global memory that only in-place updates of their elements read, as reductions do, get
-no barriers.
+Global memory that a kernel both stores to and reads is treated the same way, because threads of a block may exchange
+data through it. Buffers of global memory that only in-place updates of their elements read, as reductions do, get no
+barriers.
 """
 
 from __future__ import annotations

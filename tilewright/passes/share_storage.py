@@ -1,4 +1,4 @@
-"""share_storage: storage coalescing. Shared buffers whose live ranges do not overlap occupy the same memory.
+"""share_storage: storage coalescing. Shared buffers with disjoint live ranges occupy the same memory.
 
 A shared buffer is in use while it may hold a value that is read later. It has been stored to since its last lifetime
 started, and is read further on, around a loop perhaps, before the next one starts. Two buffers may share memory if
@@ -146,7 +146,7 @@ def _elements(buffer: Buffer) -> int:
 
 
 class _Clashes:
-    """Finds the pairs of buffers of which one is stored to while the other is in use.
+    """Finds the pairs of buffers with a store to one while the other is in use.
 
     `threads` are the indices of the threads of a block; `memory` returns the memory in which they may find different
     values.

@@ -17,7 +17,7 @@ from ..loops.walk import map_kernels
 
 
 def unroll_local_accesses(function: Function, target: Target, options: Options) -> Function:
-    """Mark serial loops of constant extent whose variable indexes LOCAL storage as UNROLLED, inside kernels.
+    """Mark serial loops of constant extent as UNROLLED if their variable indexes LOCAL storage, inside kernels.
 
     Loops that would become more stores than `unrolled_stores` of the hardware stay.
     """

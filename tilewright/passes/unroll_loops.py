@@ -92,8 +92,8 @@ def unroll_loops(function: Function, target: Target, options: Options) -> Functi
     """Write out loops marked UNROLLED, and serial ones that `auto_unroll_max_step` admits.
 
     Under `unroll_explicit=0` loops are marked UNROLLED instead of written out. If no pragma says otherwise, the options
-    apply. Works on simplified programs. Raises UserError for a loop whose extent is not constant, and if more stores
-    would be unrolled than `most_unrolled_stores` of the hardware.
+    apply. Works on simplified programs. Raises UserError for a loop of variable extent, and if more stores would be
+    unrolled than `most_unrolled_stores` of the hardware.
     """
     hardware = target.hardware
     policy = _Policy(

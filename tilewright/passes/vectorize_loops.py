@@ -187,7 +187,7 @@ class _Vectorizer:
         return simplify(index, self.facts) if in_registers and self.varies(index) else index
 
     def _build(self, e: Expr, parts: tuple[Expr, ...]) -> Expr:
-        """`e` with these children, some of which are vectors."""
+        """`e` with these children; some of them are vectors."""
         if isinstance(e, Binary):
             return self._binary(e, parts[0], parts[1])
         if isinstance(e, Load):

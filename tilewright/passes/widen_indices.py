@@ -1,8 +1,8 @@
 """widen_indices: if 32 bits may not be enough to count elements, all indices are computed in 64 bits.
 
-This is the case if an array or a loop is known to have more than 2³⁰ elements, or if a size is declared with 64 bits.
-The limit is not 2³¹, since the last tile of a loop may reach beyond its end. Sizes declared with 32 bits keep 32-bit
-indices, and the call refuses arrays that they cannot count. `narrow_indices` later narrows the others again.
+This is the case if an array or a loop has more than 2³⁰ elements, or if a size is declared with 64 bits. The limit is
+not 2³¹, since the last tile of a loop may reach beyond its end. Sizes declared with 32 bits keep 32-bit indices, and
+the call refuses arrays that they cannot count. `narrow_indices` later narrows the others again.
 """
 
 from __future__ import annotations

@@ -117,7 +117,7 @@ def _inner_loops(schedule: Schedule, found: StageBounds, axis: IterVar, atom: At
 
 
 def _operands(found: StageBounds, atom: Atom) -> tuple[Load, Load]:
-    """The two loads whose product the stage sums up."""
+    """Return the two loads of the product that the stage sums up."""
     stage, body = found.stage, found.body[0]
     kinds = f"{atom.operands} each" if not atom.second else " and ".join(atom.types)
     wanted = f"te.sum of a product of two loads, of {kinds}, in {atom.accumulator}"

@@ -36,9 +36,9 @@ _PLAIN_KINDS = (LoopKind.SERIAL, LoopKind.UNROLLED, LoopKind.THREAD)
 def cooperative_fetch(schedule: Schedule, bounds: Bounds, target: Target, options: Options) -> Bounds:
     """The bounds with every fill of shared memory distributed over its block, unless the schedule already does so.
 
-    Vector loads stay vector loads. Fills with other stages inside them, reductions, and fills whose extents or threads
-    are not constant stay unchanged. So does everything on targets without warps: coalescing slows down a CPU, which
-    runs the threads of a block one after the other.
+    Vector loads stay vector loads. Fills with other stages inside them, reductions, and fills with extents or threads
+    that are not constant stay unchanged. So does everything on targets without warps: coalescing slows down a CPU,
+    which runs the threads of a block one after the other.
     """
     if not target.has_warps:
         return bounds

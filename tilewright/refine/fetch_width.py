@@ -1,7 +1,8 @@
 """How many neighbouring elements one thread fetches at a time, for a fill of shared memory.
 
-A thread moves up to 16 bytes with one instruction if the elements are neighbours on both sides, if either all or none
-of them lie in padding, and if the first is aligned. All of this is proven here from the bounds, before loops are built.
+A thread moves up to 16 bytes with one instruction under three conditions. The elements are contiguous on both sides,
+all or none of them are padding, and the first is aligned. All of this is proven here from the bounds, before loops are
+built.
 """
 
 from __future__ import annotations

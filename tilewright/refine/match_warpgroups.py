@@ -26,7 +26,7 @@ from ..tensor.tensor import Tensor
 from .contraction import extent, local_indices, refuse
 
 _GROUP_ROWS = 8
-"""Rows whose pieces the swizzle exchanges together: a tile begins at a multiple of this number."""
+"""The rows of one period of the swizzle: a tile begins at a multiple of this number."""
 
 
 def match_warpgroup(schedule: Schedule, made: Bounds, found: StageBounds, matched: StageContraction) -> None:

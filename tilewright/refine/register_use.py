@@ -1,4 +1,5 @@
-"""Remarks on kernels whose threads need more registers than their blocks leave them: such kernels run, but slowly."""
+"""Remarks on kernels with threads that need more registers than their blocks leave them: such kernels run, but
+slowly."""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ _MAKERS = ("cache_write", "cache_read", "rfactor", "set_scope", "compute_at")
 
 
 def register_remarks(schedule: Schedule, bounds: Bounds, target: Target, steps: Sequence[Step]) -> Iterator[str]:
-    """A remark on each kernel whose local arrays do not fit into registers by the launch bound, with its steps."""
+    """Return a remark on each kernel with local arrays that exceed its registers by the launch bound, with its
+    steps."""
     if not target.has_warps:
         return
     for use in kernel_uses(bounds):

@@ -40,7 +40,7 @@ class KernelUse:
     vthreads: int = 1
     storage: list[Storage] = field(default_factory=list)
     together: list[set[int]] = field(default_factory=list)
-    """Stages whose buffers are certainly in use at the same time."""
+    """Stages with buffers that are certainly in use at the same time."""
 
     @property
     def threads(self) -> int:

@@ -242,7 +242,7 @@ class ArgumentErrors:
         )
 
     def overlap(self, first: int, second: int) -> NoReturn:
-        """Two arguments that share memory, one of which is written."""
+        """Two arguments that share memory while one of them is written."""
         raise UserError(
             f"{_who(self.entry, first)} and {_who(self.entry, second)} share memory, and one of them is written",
             fix="give each result an array of its own: the kernels rely on it",
@@ -250,7 +250,7 @@ class ArgumentErrors:
 
     def apart(self, *spans: tuple[int, int, int, bool]) -> None:
         """Check that memory that is written is not shared: (start, end, position, whether it is written) of each."""
-        last = last_written = (0, 0)  # the largest end so far, and whose it is
+        last = last_written = (0, 0)  # the largest end so far, and its argument
         for start, end, position, written in sorted(span for span in spans if span[0] < span[1]):
             before, other = last if written else last_written
             if start < before:

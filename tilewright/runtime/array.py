@@ -185,7 +185,7 @@ class NDArray:
     def as_strided(self, shape: Sequence[int], strides: Sequence[int], offset: int = 0) -> NDArray:
         """A view of the same memory with its own shape, strides and first element, all counted in elements.
 
-        Programs take it whose buffer is declared with strides (`tir.decl_buffer`, `binds`). Raises UserError if it
+        Programs accept it if its buffer is declared with strides (`tir.decl_buffer`, `binds`). Raises UserError if it
         would reach beyond this array.
         """
         extents, steps = whole_numbers(shape, "shape", "as_strided"), whole_numbers(strides, "strides", "as_strided")

@@ -144,7 +144,7 @@ class Driver(ABC):
         """Let work that is started here wait for all that another library has put into `stream`."""
 
     def owner(self, address: int) -> int:
-        """The number of the device whose memory an address is in; 0 if unknown."""
+        """Return the index of the device that owns an address; 0 if unknown."""
         return 0
 
     @abstractmethod

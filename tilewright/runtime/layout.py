@@ -23,7 +23,7 @@ class _Mark:
 _marks: WeakValueDictionary[tuple[Any, ...], _Mark] = WeakValueDictionary()  # kept by the arrays and functions
 _making = new_lock()
 APART = _Mark()
-"""The layout and kind of arrays whose elements do not simply follow each other."""
+"""The layout and kind of arrays that are not contiguous."""
 
 
 def layout_of(on: Device, dtype: DType, shape: Shape) -> object:

@@ -442,7 +442,7 @@ def load_module(path: str | os.PathLike[str], fmt: str = "") -> Module:
 
     A library that was linked from several modules' object files is the first one, which imports the others. A module is
     code, which runs when it is called: load only files that you trust. Raises UserError for a file that holds no
-    module, or whose content was damaged or edited since.
+    module, or has damaged or edited content.
     """
     first, *others = [Module(program) for program in read_programs(path)]
     for module in others:

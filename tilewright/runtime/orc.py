@@ -16,7 +16,7 @@ from typing import Any
 from ..core.forking import new_reentrant_lock, not_while_forking
 
 KNOWN = ("0.50.",)
-"""Versions of llvmlite whose interface is the one that is called here."""
+"""Versions of llvmlite with the interface that is called here."""
 _OBJECT, _PROCESS = 2, 3
 """Kinds of link inputs: an object file, and a library; the one without a name is the process."""
 _FAILED = b"LLVM gives no reason"

@@ -140,7 +140,7 @@ def call_packed(name: str, *args: Any) -> Any:
 
 
 def _found(name: str) -> PackedFunc | None:
-    """The function of that name, whose module may have to be loaded first."""
+    """Return the function of a name; its module may have to be loaded first."""
     home = next((home for prefix, home in _HOMES.items() if name.startswith(prefix)), None)
     if name not in _FUNCTIONS and home is not None:
         import_module(home)

@@ -27,8 +27,8 @@ _INTS = ("char", "uchar", "short", "ushort", "int", "uint", "long", "ulong")
 _SPACES = ("__constant", "__global", "__local", "__private")
 _ATOMIC = ("int", "unsigned int")
 
-# A form is a result and parameters in which `T` is each type at each number of lanes, `S` the type of one lane of a
-# vector `V` of it, and `I` int at the same number of lanes.
+# A form is a result and parameters. `T` is each type at each number of lanes, `S` the type of a lane of a vector `V`,
+# and `I` int at the same number of lanes.
 _FORMS: dict[str, tuple[str, tuple[str, ...], tuple[str, ...]]] = {
     "acos acosh asin asinh atan atanh ceil cos cosh erf exp exp10 exp2 fabs floor log log10 log1p log2 rint round "
     "rsqrt sin sinh sqrt tan tanh trunc": (_CONST, _FLOATS, ("T (T)",)),

@@ -1,8 +1,7 @@
 """The threads that run the parallel loops of CPU code: as many as asked for, started when first needed.
 
-How they share a loop is in `thread_pool.ll`. A parallel loop within another one, or in a call from a second
-thread while the pool is at work, runs in the thread that meets it. After a fork the child starts threads of
-its own.
+How they share a loop is in `thread_pool.ll`. A nested parallel loop runs in the present thread. So does a loop in a
+call from a second thread while the pool is busy. After a fork the child starts threads of its own.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ S = TypeVar("S", bound=Placed)
 class StageGroup(Generic[S]):
     """Several stages that are placed together, as `s.create_group` returns them; `stages` has the producers first.
 
-    `scan` is the id of the scan whose steps they are; None for a group of `s.create_group`.
+    `scan` is the id of the scan that they are steps of; None for a group of `s.create_group`.
     """
 
     __slots__ = ("scan", "stages")
@@ -65,7 +65,7 @@ class StageGroup(Generic[S]):
 
     @property
     def attach_stage(self) -> Any:
-        """The stage whose loop all of the group is computed at; None if there is no such stage."""
+        """The stage with the loop that the whole group is computed at; None if there is no such stage."""
         placed = {stage.placement for stage in self._outside()}
         return self._outside()[0].attach_stage if len(placed) == 1 else None
 

@@ -1,8 +1,8 @@
 """Reads under guards, if a stage asks for them (`guarded_reads`): indices in terms of axes that stay in their range.
 
-The loops of an axis that is split unevenly run further than the axis, but guards let only iterations through in which
-it stays within its range. Index values are best simplified in terms of the axis: with `f = group * 20 + own` and own <
-20, `f % 20` is `own`, which does not follow from the loops that `own` is split into.
+The loops of an unevenly split axis run further than the axis, but guards exclude iterations beyond its range. Index
+values are best simplified in terms of the axis. With `f = group * 20 + own` and own < 20, `f % 20` is `own`. That does
+not follow from the loops that `own` is split into.
 """
 
 from __future__ import annotations

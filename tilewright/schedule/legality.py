@@ -72,7 +72,7 @@ def different(axes: list[IterVar], stage: Stage, primitive: str) -> list[IterVar
 
 
 def has_loops(stage: Stage, primitive: str, inlined: bool = False) -> None:
-    """Check that `stage` is a computation, whose loops can be scheduled.
+    """Check that `stage` is a computation with loops that can be scheduled.
 
     If `inlined`, loops of an inlined stage are accepted, too; that has no effect while it is inlined, and draws a
     warning.
@@ -143,7 +143,7 @@ def of_stage(axis: IterVar, stage: Stage) -> str:
 
 def positive(value: Any, primitive: str, argument: str, about: str) -> Expr:
     """`value` as an integer expression, checked to be at least 1 if it is known; `about` names its owner."""
-    given = int(value) if isinstance(value, np.integer) else value  # whose 64 bits would widen all indices
+    given = int(value) if isinstance(value, np.integer) else value  # 64 bits would widen all indices
     e = as_expr(given) if isinstance(given, (int, Operand)) and not isinstance(given, bool) else None
     if e is None or not e.dtype.is_int:
         raise UserError(

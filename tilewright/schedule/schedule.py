@@ -1,8 +1,8 @@
 """The schedule as an immutable value: operations in frozen stages.
 
-A primitive takes a `Schedule` and returns another one. Stages refer to each other by id, and `stage_of` maps
-every operation that a stage ever had to that id, so that replacing a stage's operation (as `cache_write`
-does) leaves all its readers as they are.
+A primitive takes a `Schedule` and returns another one. Stages refer to each other by id. `stage_of` maps every
+operation that a stage ever had to that id. So replacing a stage's operation, as `cache_write` does, leaves its readers
+unchanged.
 """
 
 from __future__ import annotations
@@ -98,11 +98,11 @@ class Stage:
     the order made. `scope` is None until the user gives one: then the placement decides. `aligns` maps a data axis of
     the operation to the (factor, offset) of its stride in memory. `stages` is how many copies of its result there are
     in a loop that computes it ahead of its readers. Results are stored only if `store_predicate` holds. `tensorized` is
-    the outermost of the loops that a matrix instruction replaces, and which; `declared` that of the loops that an
-    intrinsic of the user's replaces. A stage that `is_operand` of such an instruction is loaded by it: its readers read
-    the source of the copy. A `rolling` stage keeps the elements that the next iteration of the loop around it needs
-    again; `prefetches` are its own. A `transformed` stage has other dimensions than the tensor that was declared. Each
-    thread of the `private` loops keeps a result of its own and computes the elements of their first iteration.
+    the outermost loop that a matrix instruction replaces, and the instruction; `declared` is the same for a user's
+    intrinsic. A stage that `is_operand` of such an instruction is loaded by it: its readers read the source of the
+    copy. A `rolling` stage keeps the elements that the next iteration of the loop around it needs again; `prefetches`
+    are its own. A `transformed` stage has other dimensions than the tensor that was declared. Each thread of the
+    `private` loops keeps a result of its own and computes the elements of their first iteration.
     """
 
     id: int
@@ -230,7 +230,8 @@ class Schedule:
         return self.stage(tensor.op)
 
     def same(self, a: Tensor, b: Tensor) -> bool:
-        """Whether two tensors are one output of one stage, whose operation a primitive may have replaced in between."""
+        """Return whether two tensors are the same output of one stage, although a primitive may have replaced its
+        operation."""
         known = self.stage_of.get(a.op)
         return known is not None and known == self.stage_of.get(b.op) and a.value_index == b.value_index
 
@@ -239,7 +240,7 @@ class Schedule:
         return tuple(self.stages[i] for i in self.order)
 
     def readers(self, stage_id: int) -> tuple[Stage, ...]:
-        """The stages whose operation reads a tensor of stage `stage_id`."""
+        """Return the stages with operations that read a tensor of stage `stage_id`."""
         return tuple(self.stages[i] for i in self._readers.get(stage_id, ()))
 
     def at_outermost(self, stage_id: int) -> Schedule:

@@ -71,7 +71,7 @@ class StageView:
 
     @property
     def attach_stage(self) -> Any:
-        """The stage whose loop this one is computed at; None if it is computed by itself or inlined."""
+        """The stage with the loop that this one is computed at; None if it is computed by itself or inlined."""
         placement = self.value.placement
         return type(self)(self.schedule, placement.stage) if isinstance(placement, At) else None  # type: ignore[call-arg]
 

@@ -1,8 +1,8 @@
 """Schedule steps as data, in order, so that they can be saved and replayed.
 
-A step names its primitive and its arguments. Objects become references: `{"axis": [stage, k]}` is the k-th of
-`Stage.all_axes`, `{"stage": id}` a stage, `{"tensor": [stage, k]}` its k-th output, and `{"thread": n, ...}` the
-n-th thread axis that the schedule used.
+A step names its primitive and its arguments. Objects become references. `{"axis": [stage, k]}` is the k-th of
+`Stage.all_axes`, and `{"stage": id}` is a stage. `{"tensor": [stage, k]}` is its k-th output, and `{"thread": n, ...}`
+is the n-th thread axis of the schedule.
 """
 
 from __future__ import annotations

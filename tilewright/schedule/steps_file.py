@@ -85,7 +85,7 @@ def _in_parts(step: list[Any], axes: int) -> list[list[Any]]:
 
 
 class KeptSteps:
-    """A handle of a schedule whose steps are written to files and read from them."""
+    """A handle of a schedule that can be saved to a file and loaded from it."""
 
     value: Schedule
     steps: list[Step]

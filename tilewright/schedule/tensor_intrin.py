@@ -21,9 +21,9 @@ class TensorIntrin:
     """One that is given by statements: `op` declares their computation, `buffers` (inputs, then outputs) their
     accesses.
 
-    `body` computes all of `op`. If a reduction is only partly inside, `reset` stores the first values and `update` adds
-    to the stored ones; without a reset, `body` computes the first part. The types of statements and buffers are known
-    to the floors above. `scalar_params` are variables that stand for numbers, which differ between uses.
+    `body` computes all of `op`. If a reduction is only partly inside, `reset` stores the initial values, and `update`
+    adds to the stored values. Without a reset, `body` computes the first part. The types of statements and buffers are
+    known to the floors above. `scalar_params` are variables that stand for numbers, which differ between uses.
     """
 
     name: str

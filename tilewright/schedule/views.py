@@ -28,10 +28,10 @@ class ScheduleViews:
         Returns
         -------
         tilewright.explain.explanation.Explanation
-            As text: the loops with the region that each computes, and for each kernel its work per thread, buffers,
-            accesses with their sectors and bank conflicts, guards with their reasons, occupancy and its limit, and its
-            place under the roofline, by the peak of each type. On a CPU: the vector and the order in memory of each
-            access, the bytes that each loop touches with the cache that holds them, and its operations per byte. As a
+            As text: the loops, with the region that each computes. For each kernel: work per thread, buffers, accesses
+            with their sectors and bank conflicts, and guards with their reasons. Also occupancy and its limit, and the
+            place under the roofline, by the peak of each type. On a CPU: the vector and the memory order of each
+            access, and the operations per byte. For each loop, the touched bytes and the cache that holds them. As a
             value: the same numbers.
 
         Raises
@@ -42,7 +42,7 @@ class ScheduleViews:
         return show("explain", self, target, args, sizes)
 
     def draw(self, path: Any = None, view: Any = None, target: Any = None, args: Any = None, sizes: Any = None) -> str:
-        """Draw the schedule as an SVG picture, whose colors follow the reader's light or dark scheme.
+        """Draw the schedule as an SVG picture; its colors follow the reader's light or dark scheme.
 
         Parameters
         ----------

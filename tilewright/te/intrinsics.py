@@ -44,8 +44,8 @@ def decl_tensor_intrin(
         The operation that the intrinsic computes. The extents of its axes may be variables; each use of the intrinsic
         gives them a constant value.
     fcompute
-        Called with two lists of buffers, for the inputs and for the outputs; returns the statement that computes `op`,
-        or a tuple of three: that one, one that stores the first values of a reduction (a reset), and one that adds to
+        Called with two lists of buffers, for the inputs and for the outputs. Returns the statement that computes `op`,
+        or a tuple of three statements. The second stores the initial values of a reduction (a reset), the third adds to
         the present values (an update). The first or the second may be None.
     name
         The name of the intrinsic in errors.
@@ -53,8 +53,8 @@ def decl_tensor_intrin(
         Buffers of `tir.decl_buffer` for some of the tensors: `strides=[te.var("s"), 1]` takes any distance of rows,
         `offset_factor=1` any place in memory.
     scalar_params
-        Variables in `op` that stand for numbers: the function is called with a third list, of these, and a use of the
-        intrinsic has for each of them the expression in its place, which is the same for all of its elements.
+        Variables in `op` that stand for numbers. The function is called with these as a third list. A use of the
+        intrinsic has an expression for each of them, which is the same for all of its elements.
     default_buffer_params
         Arguments of `tir.decl_buffer` for the other tensors, such as {"offset_factor": 1}.
 

@@ -32,9 +32,9 @@ class AxisKind(enum.Enum):
 class IterVar(Operand):
     """An axis. In an expression it stands for its variable.
 
-    `dom` is the range of values; None for a thread axis whose extent is taken from the axis that is bound to
-    it. `thread` is the hardware index of a THREAD axis, else None. The legacy API's arguments are taken, too:
-    `IterVar((0, 16), "i", IterVar.DataPar)`, with the range, a name or variable, and the number of the kind.
+    `dom` is the range of values; None for a thread axis with the extent of the axis that is bound to it. `thread` is
+    the hardware index of a THREAD axis, else None. The legacy API's arguments are taken, too: `IterVar((0, 16), "i",
+    IterVar.DataPar)`, with the range, a name or variable, and the number of the kind.
     """
 
     __slots__ = ("__weakref__", "dom", "kind", "thread", "var")
@@ -174,8 +174,8 @@ def reduce_axis(dom: Any, name: str = "rv", thread_tag: str = "", span: Any = No
     """An axis to reduce over.
 
     `dom` is `(begin, end)`, end excluded. Use the axis inside `te.sum(..., axis=k)`. Both ends may be elements of
-    tensors, `(0, L[i])`: then each element of the result reduces a range of its own, which is empty unless
-    begin < end. Raises UserError for a range that is known to be reversed.
+    tensors, as in `(0, L[i])`. Each element of the result then has a range of its own, which is empty unless begin <
+    end. Raises UserError for a range that is known to be reversed.
     """
     made = to_range(dom, "reduce_axis", name)
     if loads(made.min, made.extent):
@@ -184,7 +184,7 @@ def reduce_axis(dom: Any, name: str = "rv", thread_tag: str = "", span: Any = No
 
 
 def _range_of_values(dom: Any, made: Range) -> Range:
-    """A range with ends that are read from tensors: any values, of which the extent is at least 0 and does not wrap."""
+    """A range with ends read from tensors, which may have any values. The extent is at least 0 and does not wrap."""
     parts = (made.min, made.extent) if isinstance(dom, Range) else dom if isinstance(dom, (tuple, list)) else (dom,)
     low, *rest = [_as_counter(as_expr(part)) for part in parts]
     if isinstance(dom, Range):

@@ -14,7 +14,8 @@ _UNDEFINED = ("", "__undef__")
 
 
 class Layout:
-    """The dimensions of a tensor by letter: "NCHW16c" has C in blocks of 16, whose places are its last dimension."""
+    """The dimensions of a tensor by letter: "NCHW16c" has C in blocks of 16, and the index in a block is its last
+    dimension."""
 
     def __init__(self, text: Any, argument: str = "layout", primitive: str = "layout", dtype: str = "int32") -> None:
         wrong = UserError(
@@ -38,7 +39,7 @@ class Layout:
         return {d for d in self.dims if d.isupper()}
 
     def extents(self, whole: dict[str, Any]) -> list[Any]:
-        """The shape of a tensor of this layout whose dimensions have the extents `whole`."""
+        """Return the shape of a tensor of this layout with the extents `whole` of its dimensions."""
         each = []
         for d in self.dims:
             block = self.blocks.get(d.upper())

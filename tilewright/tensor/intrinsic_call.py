@@ -1,7 +1,7 @@
 """Computations of several elements at a time: regions of tensors, and calls of intrinsics on them.
 
 `te.compute((n, 16), lambda i: intrinsic(A[i, 0:16], B[i, 0:16]))` declares the axes that the function takes; the last
-dimensions belong to the intrinsic, whose meaning becomes the value of an element.
+dimensions belong to the intrinsic; its meaning becomes the value of an element.
 """
 
 from __future__ import annotations
@@ -129,7 +129,8 @@ class IntrinsicCall:
 def declared_by_call(
     fcompute: Any, sizes: tuple[Expr, ...], name: str
 ) -> tuple[tuple[IterVar, ...], tuple[Expr, ...], IntrinsicCall] | None:
-    """The axes and values of a computation whose function takes fewer axes than there are and calls an intrinsic.
+    """Return the axes and values of a computation by a function that takes fewer axes than there are and calls an
+    intrinsic.
 
     None for every other function.
     """

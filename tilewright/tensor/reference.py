@@ -1,7 +1,7 @@
 """The meaning of a graph of tensors: its values in NumPy, in float64, straight from the declarations.
 
-Every body is evaluated over whole axes at once, with no schedule, no loops and no simplification, so that nothing
-of the compiler stands between a declaration and these numbers.
+Every body is evaluated over whole axes at once, with no schedule, no loops and no simplification. So no part of the
+compiler stands between a declaration and these numbers.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ def reference(
     """The values of `outputs`, given the values of the tensors (and size variables) that they depend on.
 
     Floating-point tensors are computed in `dtype` for any type of theirs; integers keep their type, and wrap. Raises
-    UserError for an input that is missing or has another shape, and if a declaration reads outside a tensor or divides
-    an integer by zero.
+    UserError for an input that is missing or has another shape. Also if a declaration reads outside a tensor, or
+    divides an integer by zero.
     """
     wanted = [outputs] if isinstance(outputs, Tensor) else list(outputs)
     graph = _Graph(inputs, np.dtype(dtype))
@@ -54,7 +54,7 @@ def reference(
 
 
 class _Graph:
-    """The tensors whose values are known, and the sizes."""
+    """The tensors with known values, and the sizes."""
 
     def __init__(self, inputs: Mapping[Any, Any], floats: np.dtype, lenient: bool = False) -> None:
         self.inputs = inputs

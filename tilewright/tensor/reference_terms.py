@@ -1,4 +1,4 @@
-"""The terms of a reduction in NumPy: the values of its axes, whose ranges may be read from tensors."""
+"""The terms of a reduction in NumPy: the values of its axes, with ranges that may be read from tensors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Scans: recurrences along the first dimension, each step of which reads the results of earlier ones."""
+"""Scans: recurrences along the first dimension, with steps that read the results of earlier steps."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SPATIAL: WeakKeyDictionary[ScanOp, tuple[IterVar, ...]] = WeakKeyDictionary()
 
 
 class ScanOp(Operation):
-    """Tensors whose first rows are `init`, and whose row t is row t of `update`, which reads earlier rows as `state`.
+    """Tensors with `init` as the first rows, and row t of `update` as row t; `update` reads earlier rows as `state`.
 
     `scan_axis` runs over the rows that `update` computes; `init`, `update` and `state` have one tensor per result.
     """

@@ -46,7 +46,7 @@ def scan_fixed_points(scan: ScanOp) -> dict[IterVar, Expr]:
 
 
 def _reached(scan: ScanOp) -> Iterator[tuple[_Place, set[_Place]]]:
-    """Each dimension of each read of a state, and the dimensions of the results whose positions are its index."""
+    """Each dimension of each read of a state, and the dimensions of the results with positions equal to its index."""
     steps = set(scan.steps())
     marks: dict[tuple[Operation, int], set[_Place]] = {}
     for i, update in enumerate(scan.update):

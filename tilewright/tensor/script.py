@@ -1,4 +1,4 @@
-"""Operations whose statement is written as a Python function, with loops that a schedule may change."""
+"""Operations with a statement written as a Python function, with loops that a schedule may change."""
 
 from __future__ import annotations
 

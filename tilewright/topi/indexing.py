@@ -139,7 +139,7 @@ def gather(data: Tensor, axis: int, indices: Tensor) -> Tensor:
 
 
 def gather_nd(a: Tensor, indices: Tensor) -> Tensor:
-    """Take the elements, or parts, whose first indices stand in the columns of a tensor.
+    """Take the elements, or parts, at the first indices in the columns of a tensor.
 
     Parameters
     ----------

@@ -127,7 +127,7 @@ def split(ary: Tensor, indices_or_sections: Any, axis: int = 0) -> list[Tensor]:
     indices_or_sections
         The number of equal parts, or the places at which new parts begin, in ascending order.
     axis
-        The dimension, whose extent is constant.
+        The dimension; its extent must be constant.
 
     Returns
     -------
@@ -180,7 +180,7 @@ def repeat(a: Tensor, repeats: int, axis: int) -> Tensor:
 
     Returns
     -------
-    A tensor whose extent of `axis` is `repeats` times as large.
+    A tensor with an extent of `axis` that is `repeats` times as large.
     """
     data, times = tensor(a, "a", "repeat"), integer(repeats, "repeats", "repeat", 1)
     at = dimension(axis, data.ndim, "repeat")

@@ -21,8 +21,8 @@ def layout_transform(array: Tensor, src_layout: str, dst_layout: str, schedule_r
     array
         The tensor.
     src_layout, dst_layout
-        Its layout, and that of the result: a capital letter per dimension, and for blocks of it their size and the
-        small letter, such as "NCHW" and "NCHW16c".
+        The layouts of the tensor and of the result, such as "NCHW" and "NCHW16c". A capital letter names a dimension, a
+        size and a small letter its blocks.
     schedule_rule
         Accepted for old scripts, without effect.
 

@@ -28,8 +28,8 @@ def conv2d_NCHWc_int8(
     data
         Images (N, CI, H, W), or packed ones (N, CI / 4, H, W, 4).
     kernel
-        Kernels (CO, CI, KH, KW) for plain images; for packed ones (CO / 4, CI / 4, KH, KW, 4, 4), the channels of
-        `data` last.
+        Kernels of shape `(CO, CI, KH, KW)` for plain images; for packed images `(CO / 4, CI / 4, KH, KW, 4, 4)`, with
+        the channels of `data` last.
     stride, padding, dilation
         As for `topi.nn.conv2d_nchw`.
     layout
@@ -77,7 +77,8 @@ def group_conv2d_NCHWc_int8(
     Raises
     ------
     UserError
-        For shapes that do not fit each other, and groups whose channels or filters are not multiples of 4.
+        For shapes that do not fit each other, and groups with numbers of channels or filters that are not multiples of
+        4.
     """
     name = "group_conv2d_NCHWc_int8"
     count = integer(groups, "groups", name, 1)

@@ -67,7 +67,7 @@ def resize2d(
     Parameters
     ----------
     data
-        A tensor of layout `layout`, whose height and width are constant.
+        A tensor of layout `layout`, with constant height and width.
     roi
         None: the whole image is resized.
     size
@@ -77,9 +77,9 @@ def resize2d(
     method
         "nearest_neighbor", "linear" or "cubic".
     coordinate_transformation_mode
-        The position of an element's centre in the data: "half_pixel" with the borders of both aligned, "align_corners"
-        with the centres of corners aligned, "asymmetric" by the ratio of sizes alone; "pytorch_half_pixel" and
-        "tf_half_pixel_for_nn" differ from the first at size 1, and by half an element.
+        The position of an element's centre in the data. "half_pixel" aligns the borders of both images, "align_corners"
+        the centres of corners; "asymmetric" uses the ratio of sizes alone. "pytorch_half_pixel" differs from
+        "half_pixel" at size 1, and "tf_half_pixel_for_nn" by half an element.
     rounding_method
         To which neighbour "nearest_neighbor" goes: "round", "round_prefer_floor", "round_prefer_ceil", "floor" or
         "ceil". By default "round" with "align_corners", else "floor".

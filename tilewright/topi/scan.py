@@ -26,7 +26,7 @@ def cumsum(data: Tensor, axis: int | None = None, dtype: Any = None, exclusive: 
     Parameters
     ----------
     data
-        A tensor of numbers, whose extent along `axis` is constant.
+        A tensor of numbers, with a constant extent along `axis`.
     axis
         The dimension; by default the elements in row-major order.
     dtype

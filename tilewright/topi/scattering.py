@@ -45,7 +45,7 @@ def scatter_elements(
         The tensor.
     indices
         A tensor of integers of the rank of `data` and, but for `axis`, of its shape. Those below 0 count from the end;
-        an update whose index is outside of the dimension is left out.
+        an update with an index outside the dimension is left out.
     updates
         A tensor of the shape of `indices` and the type of `data`.
     axis
@@ -64,8 +64,8 @@ def scatter_elements(
 
     Notes
     -----
-    The updates along the dimension follow each other, and lines of them run at the same time: the result does not
-    depend on the target.
+    The updates along the dimension run in order, and lines of updates in parallel. So the result does not depend on the
+    target.
     """
     source, where, news = _checked(data, indices, updates, "scatter_elements")
     combine = _COMBINE[one_of(reduction, tuple(_COMBINE), "reduction", "scatter_elements")]
@@ -89,7 +89,7 @@ def scatter_elements(
 
 
 def scatter_nd(data: Tensor, indices: Tensor, updates: Tensor, mode: str = "update") -> Tensor:
-    """Copy a tensor, and write elements or parts to the places whose first indices stand in the columns of a tensor.
+    """Copy a tensor, and write elements or parts at the first indices in the columns of a tensor.
 
     Parameters
     ----------
@@ -139,7 +139,7 @@ def scatter_nd(data: Tensor, indices: Tensor, updates: Tensor, mode: str = "upda
 
 
 def index_put(data: Tensor, indices: Sequence[Tensor], values: Tensor, accumulate: bool = False) -> Tensor:
-    """Copy a tensor, and write values to elements each of whose indices stands in a tensor of its own.
+    """Copy a tensor, and write values to elements; each index has a tensor of its own.
 
     Parameters
     ----------
@@ -261,8 +261,8 @@ def _scattered(
     """The data with updates: each lane, which has its elements for itself, takes its updates one after the other.
 
     Few lanes of many updates leave a grid of threads idle. There, of updates that replace an element the last one is
-    found first, by all threads. Other updates are distributed by the element that they change: each thread looks at all
-    of a lane's updates and applies the updates of its own elements, in their order.
+    found first, by all threads. Other updates are distributed by the element that they change. Each thread reads all
+    updates of a lane, and applies the updates of its own elements in order.
     """
     lanes, count = (getattr(n, "value", n) for n in counts)
 

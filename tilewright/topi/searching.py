@@ -101,7 +101,7 @@ def unique(data: Tensor, is_sorted: bool = True, return_counts: bool = False) ->
     Parameters
     ----------
     data
-        A tensor of one dimension, whose extent is constant.
+        A tensor of one dimension, with a constant extent.
     is_sorted
         Whether the values come in ascending order, instead of that in which they are met first.
     return_counts
@@ -109,10 +109,10 @@ def unique(data: Tensor, is_sorted: bool = True, return_counts: bool = False) ->
 
     Returns
     -------
-    [values, indices, inverse_indices, count of values] and, if requested, the count of each. All but the count, which
-    has shape (1,), are as long as `data`; behind the values that there are stand zeros, except in `inverse_indices`,
-    which give the value of each element of `data`. `indices` are the places of each value's first occurrence. All but
-    the values are int32.
+    [values, indices, inverse_indices, count of values] and, if requested, the count of each. The count has shape (1,);
+    all others are as long as `data`, and end with zeros after the distinct values. `inverse_indices` has no such zeros:
+    it has the index of each element's value. `indices` are the places of each value's first occurrence. All but the
+    values are int32.
 
     Raises
     ------

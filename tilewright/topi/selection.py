@@ -17,7 +17,7 @@ from .shapes import moved
 
 
 def adv_index(data: Tensor, indices: Sequence[Tensor]) -> Tensor:
-    """Take the elements, or parts, each of whose first indices stands in a tensor of its own.
+    """Take the elements, or parts, at first indices that each have a tensor of their own.
 
     Parameters
     ----------
@@ -110,7 +110,7 @@ def strided_set(a: Tensor, v: Tensor, begin: Sequence[int], end: Sequence[int], 
     Parameters
     ----------
     a
-        The tensor, whose extents are constant.
+        The tensor; its extents must be constant.
     v
         The replacement of the part, of its shape.
     begin, end

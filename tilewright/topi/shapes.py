@@ -51,7 +51,7 @@ def expand_like(a: Tensor, shape_like: Tensor, axis: Any) -> Tensor:
     a
         The tensor.
     shape_like
-        The tensor whose shape the result has.
+        The tensor with the shape of the result.
     axis
         The dimensions of `shape_like` that `a` lacks: an int or several.
 

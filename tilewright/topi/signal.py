@@ -39,7 +39,7 @@ def dft(re_data: Tensor, im_data: Tensor, inverse: Any = False) -> tuple[Tensor,
     Raises
     ------
     UserError
-        For shapes and types that differ, and for rows whose length is not constant.
+        For shapes and types that differ, and for rows of variable length.
 
     Notes
     -----

@@ -1,8 +1,8 @@
 """Sorting along a dimension, by a bitonic network over (value, place) pairs: a block or a processor sorts a row.
 
-The network (Batcher, "Sorting networks and their applications", 1968) compares pairs of fixed places for all values, so
-all threads of a block work at every step. Places break ties, which makes the order stable. For a grid of threads if the
-current target is one, else for processors.
+The network (Batcher, "Sorting networks and their applications", 1968) compares fixed pairs of positions. So all threads
+of a block work at every step. Places break ties, which makes the order stable. For a grid of threads if the current
+target is one, else for processors.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def sort(data: Tensor, axis: int = -1, is_ascend: Any = 1) -> Tensor:
     Parameters
     ----------
     data
-        A tensor of numbers, whose extent along `axis` is constant.
+        A tensor of numbers, with a constant extent along `axis`.
     axis
         The dimension.
     is_ascend
@@ -63,7 +63,7 @@ def argsort(
     Parameters
     ----------
     data
-        A tensor of numbers, whose extent along `axis` is constant.
+        A tensor of numbers, with a constant extent along `axis`.
     valid_count
         For each row, how many elements are sorted: a tensor of integers of the shape of `data` without `axis`. The
         elements behind them keep their places. By default all elements are sorted.
@@ -97,7 +97,7 @@ def topk(
     Parameters
     ----------
     data
-        A tensor of numbers, whose extent along `axis` is constant.
+        A tensor of numbers, with a constant extent along `axis`.
     k
         How many are wanted; all of them if it is less than 1.
     axis
@@ -255,7 +255,8 @@ def _network(
             b = ib.let("b", values[second]), ib.let("j", places[second])
             rising = o.equal(o.bitwise_and(o.shift_right(first, level + 1), 1), 0)
             swap = ib.let("swap", o.select(rising, _before(length, up, b, a), _before(length, up, a, b)))
-            # Without a branch, since threads wait between the stores, whose places they cannot tell apart.
+            # Without a branch: threads synchronise between the stores, because the compiler cannot distinguish their
+            # addresses.
             for array, x, y in ((values, a[0], b[0]), (places, a[1], b[1])):
                 array[first] = o.select(swap, y, x)
                 array[second] = o.select(swap, x, y)

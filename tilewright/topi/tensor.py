@@ -40,7 +40,7 @@ def full_like(x: Tensor, fill_value: Any) -> Tensor:
     Parameters
     ----------
     x
-        The tensor whose shape and type the result has.
+        The tensor with the shape and type of the result.
     fill_value
         A number or a scalar expression, which is converted to that type.
 

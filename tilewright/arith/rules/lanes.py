@@ -1,4 +1,4 @@
-"""Rules of vectors whose lanes are all alike: one lane is computed, then copied."""
+"""Rules of vectors with equal lanes: one lane is computed, then copied."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ class Wild(NamedTuple):
 
 
 class Pattern(NamedTuple):
-    """A node of type `root` whose fields match the `parts`, in the order of `root.FIELDS`.
+    """A node of type `root` with fields that match the `parts`, in the order of `root.FIELDS`.
 
     A part is a pattern, a wildcard, None for a field that does not matter, or a node to be met itself.
     """

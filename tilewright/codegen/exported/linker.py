@@ -92,7 +92,7 @@ def linked(objects: Sequence[bytes], primitive: str, relocatable: bool = False, 
 
 
 def compiled(source: str, primitive: str) -> bytes:
-    """The object file of C source, whose arithmetic wraps and whose memory is accessed as any type."""
+    """Return the object file of C source with wrapping arithmetic and without strict aliasing."""
     compiler = required_compiler("compiling C", primitive)
     with tempfile.TemporaryDirectory(prefix="tilewright-") as folder:
         path, made = Path(folder, "source.c"), Path(folder, "source.o")

@@ -68,7 +68,7 @@ _OTHERS = frozenset(("stream", "queue", "status", "arguments", "main"))
 def signatures(
     functions: Sequence[Function], kernels: Sequence[Sequence[Kernel]], entries: Sequence[EntryPoint]
 ) -> tuple[CSignature, ...]:
-    """The entry points of some functions, whose kernels and host code these are.
+    """Return the entry points of functions, given their kernels and host code.
 
     Raises UserError if two would have the same name.
     """

@@ -77,7 +77,7 @@ def named_processor(cpu: str, features: str, triple: str = "") -> Processor:
 _SCALABLE = ("sve", "sme")
 """How the names of features begin that have vectors of any length."""
 _BUILT_ON = ("sse2", "sse3", "ssse3", "sse4.1", "sse4.2", "avx", "avx2", "fma", "f16c", "avx512f")
-"""Features of x86; later ones need earlier ones: LLVM drops features whose requirement is removed."""
+"""Features of x86. Later features need earlier ones: LLVM drops features if a requirement is removed."""
 
 
 def is_left(name: str, features: str) -> bool:

@@ -82,8 +82,8 @@ def _float_to_float(out: FunctionWriter, value: LLVMValue, source: DType, to: DT
 def _round_to_odd(out: FunctionWriter, value: LLVMValue, lanes: int) -> LLVMValue:
     """A float64 as a float32 that rounds on to a float16 as the float64 itself would.
 
-    Of the two neighbours of a value that is not exact, it is the one with a set last bit, so that the second rounding
-    sees no false tie (Boldo and Melquiond, "Emulation of a FMA and correctly rounded sums", 2008).
+    Of the two neighbours of an inexact value, it is the one with a set last bit. So the second rounding sees no false
+    tie (Boldo and Melquiond, "Emulation of a FMA and correctly rounded sums", 2008).
     """
     word = INT32.with_lanes(lanes)
     single, one = vector("float", lanes), constant(1, word)

@@ -71,7 +71,7 @@ class LLVMExprWriter:
         """The enclosing mask of each mask: values known in its lanes are also known in fewer of them."""
         self._known: ScopedTable[Any, LLVMValue] = ScopedTable()
         self._masked: ScopedTable[n.Expr, bool] = ScopedTable()
-        """Expressions whose value is known in some lanes."""
+        """Expressions with known values in some lanes."""
         self._harmless: dict[n.Expr, bool] = {}
 
     @contextmanager

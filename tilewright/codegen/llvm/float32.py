@@ -192,7 +192,7 @@ def _power_edges(x: Lanes, y: Lanes, size: Lanes) -> Lanes:
 
 
 def _reduced_angle(x: Lanes) -> tuple[Lanes, Lanes]:
-    """(k, r) with x = k * pi / 2 + r and |r| of at most pi / 4, for |x| of at most `ANGLE`."""
+    """Return (k, r) with `x = k * pi / 2 + r` and `|r| <= pi / 4`, for `|x| <= ANGLE`."""
     n, k = x.nearest(2 / math.pi)
     r = fma(n, -1.5707964, x)
     r = fma(n, 4.3711388e-08, r)

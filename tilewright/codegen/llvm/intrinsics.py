@@ -27,7 +27,7 @@ def result_of(call: Call, name: str, kind: str, args: Sequence[LLVMValue], cpu: 
     """
     given = tuple((arg.type, "" if arg.text.startswith("%") else arg.text) for arg in args)
     problem = _complaint(name, kind, given)
-    if kind == "i32" and "return type" in problem:  # a call whose value nobody reads says int32
+    if kind == "i32" and "return type" in problem:  # a call with an unread value has type int32
         kind, problem = "void", _complaint(name, "void", given)
     problem = problem or fails_on(_probe(name, kind, given), cpu, features)
     if problem:

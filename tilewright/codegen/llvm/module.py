@@ -1,8 +1,8 @@
 """A module for the CPU: its functions as LLVM IR, and the runtime's data for calling them.
 
 A finished function holds launches without thread indices (see `passes/launch_on_host.py`). Each becomes an LLVM
-function with one parameter per buffer or number, and an entry for the runtime, which reads the parameters from memory,
-eight bytes each.
+function with one parameter per buffer or number, and an entry for the runtime. The entry reads the parameters from
+memory, eight bytes each.
 """
 
 from __future__ import annotations

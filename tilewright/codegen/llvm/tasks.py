@@ -8,8 +8,8 @@
         parallel for i in range(m): ...
 
 Every thread runs the statements beside the parallel loops, in memory of its own. The threads start once, not once per
-parallel loop. A barrier is also placed without a request if later iterations on other threads may read the stores of a
-loop, or store to its reads.
+parallel loop. A barrier is also placed without a request if later iterations on other threads may read a loop's stores,
+or overwrite its reads.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Data types and constants as LLVM writes them.
 
 Values and memory differ in two types only. A bool is an `i1` that takes a byte in memory. A bfloat16 is kept as its
-sixteen bits (`i16`): few processors compute in it, and LLVM's own conversion needs a library that a Python process does
+sixteen bits (`i16`): few processors compute in bfloat16. LLVM's own conversion needs a library that Python processes do
 not have.
 """
 

@@ -68,7 +68,7 @@ class ModuleWriter:
         return f"!{own}"
 
     def nontemporal(self) -> str:
-        """The metadata of accesses whose memory is not accessed again soon."""
+        """The metadata of non-temporal accesses."""
         if self._nontemporal is None:
             self._nontemporal = len(self._metadata)
             self._metadata.append(f"!{self._nontemporal} = !{{i32 1}}")

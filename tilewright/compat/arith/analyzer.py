@@ -129,8 +129,8 @@ class Analyzer:
     def const_int_bound(self, expr: Any) -> ConstIntBound:
         """Return constant bounds of an integer expression: `min_value` and `max_value`.
 
-        An end that was not found is that of the type. If it depends on a size or on a variable whose bounds were said
-        to be infinite, it is infinite.
+        An unknown end is that of the type. If it depends on a size or on a variable with bounds that were given to be
+        infinite, it is infinite.
         """
         e = self._integer(expr, "const_int_bound")
         simpler = simplify(e, self._facts)

@@ -38,7 +38,7 @@ def deduce_bound(var: Any, cond: Any, hint_map: Any, relax_map: Any) -> Interval
     hint_map
         The ranges of other variables, as {variable: IntervalSet}: it tells signs.
     relax_map
-        Variables for all values of which the condition has to hold; the ends do not use them.
+        Variables for which the condition must hold at all values; the ends do not use them.
 
     Returns
     -------
@@ -144,7 +144,7 @@ class _Search:
         return NOTHING
 
     def _outer(self, e: Any, value: Expr, greater: bool) -> IntervalSet:
-        """A sum or a product of which one side has the variable, within something that is not linear."""
+        """A sum or a product with the variable on one side, inside a nonlinear expression."""
         inside, outside = (e.a, e.b) if uses_any(e.a, [self.target]) else (e.b, e.a)
         if uses_any(outside, [self.target]):
             return NOTHING
@@ -172,7 +172,8 @@ class _Search:
         return NOTHING if quotient is None else self._end(*quotient)
 
     def _quotient(self, value: Expr, factor: Expr, greater: bool) -> tuple[Expr, bool] | None:
-        """(q, up): x * factor >= value, or <=, is x >= q if `up`, else x <= q; None for a factor of unknown sign."""
+        """Return (q, up): `x * factor >= value`, or `<=`, is `x >= q` if `up`, else `x <= q`. Return None for a factor
+        of unknown sign."""
         positive = prove(factor > const(0, factor.dtype), self.facts)
         if not positive and not prove(factor < const(0, factor.dtype), self.facts):
             return None

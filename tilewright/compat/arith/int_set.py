@@ -230,7 +230,7 @@ def _combined(e: Expr, domains: Mapping[Var, IntervalSet], facts: Facts) -> Ends
 
 
 def _scaled(e: Mul, domains: Mapping[Var, IntervalSet], facts: Facts) -> Ends | None:
-    """The ends of a product one factor of which stays symbolic, of any sign."""
+    """The ends of a product with one symbolic factor of any sign."""
     held, factor = (e.a, e.b) if uses_any(e.a, domains) else (e.b, e.a)
     if uses_any(factor, domains):
         return None
@@ -278,7 +278,7 @@ def union_lower_bound(sets: Any) -> IntervalSet:
     Parameters
     ----------
     sets
-        A list of intervals, each of which may lack ends.
+        A list of intervals, which may lack ends.
     """
     if not isinstance(sets, (list, tuple)):
         raise UserError(f"{sets!r} is not a list", primitive="union_lower_bound", fix="give [arith.IntervalSet(0, 7)]")

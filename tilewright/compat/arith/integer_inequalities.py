@@ -47,7 +47,7 @@ def solve_linear_inequalities(
     ranges
         Ranges of variables: {variable: te.Range(begin, end)}.
     deskew_range
-        Whether to return new variables instead, whose ranges begin at 0.
+        Whether to return new variables instead, with ranges from 0.
 
     Returns
     -------

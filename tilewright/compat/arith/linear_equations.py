@@ -35,8 +35,8 @@ def detect_linear_equation(expr: Any, var_list: Any) -> list[Expr]:
     Returns
     -------
     list of Expr
-        [k0, k1, ..., base] with expr == k0 * v0 + k1 * v1 + ... + base, each free of the variables in the list. [] if
-        `expr` is not linear in them.
+        `[k0, k1, ..., base]` with `expr == k0 * v0 + k1 * v1 + ... + base`, each free of the variables in the list. []
+        if `expr` is not linear in them.
     """
     e, variables = as_expr(expr), as_variables(var_list, "detect_linear_equation")
     found = coefficients(e, variables)
@@ -97,8 +97,8 @@ def detect_clip_bound(expr: Any, var_list: Any) -> list[Expr | None]:
     Returns
     -------
     list
-        [min0, max0, min1, max1, ...], None for an end that the condition does not limit. [] if a part of the condition
-        is not such a comparison.
+        `[min0, max0, min1, max1, ...]`; None for an end that the condition does not limit. [] if a part of the
+        condition is not such a comparison.
     """
     variables = as_variables(var_list, "detect_clip_bound")
     forms = nonnegative_forms(condition(expr, "detect_clip_bound"))

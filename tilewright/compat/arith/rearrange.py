@@ -77,7 +77,7 @@ class _Rearranging:
         return made if weight(made) < weight(e) else e
 
     def step(self, e: Expr) -> Expr | None:
-        """A shorter form of an expression whose parts are as short as they get; None if there is none that fits."""
+        """Return a shorter form of an expression with shortest parts; None if there is none that fits."""
         try:
             return self._shorter(e)
         except OverflowError:

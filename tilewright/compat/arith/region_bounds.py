@@ -53,7 +53,7 @@ def estimate_region_strict_bound(region: Any, var_dom: Any, predicate: Any) -> l
 
 
 def estimate_region_upper_bound(region: Any, var_dom: Any, predicate: Any) -> list[IntervalSet]:
-    """Return a region outside of which nothing is swept: one interval per dimension.
+    """Return a region that contains everything swept: one interval per dimension.
 
     Parameters
     ----------
@@ -95,7 +95,7 @@ def _checked(region: Any, var_dom: Any, primitive: str) -> tuple[list[Range], di
 def _covered(
     spans: list[Range], iters: dict[Var, Range], predicate: Any, level: IterMapLevel
 ) -> list[IntervalSet] | None:
-    """The region as intervals, by the digits of which each first index is made."""
+    """The region as intervals, by the digits of each first index."""
     extents = [simplify(span.extent) for span in spans]
     if any(uses_any(extent, iters) for extent in extents):
         return None

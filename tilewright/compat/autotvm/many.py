@@ -72,8 +72,8 @@ def tune_tasks(
         A task gets no more if no candidate is expected to be faster than the best by this part, such as 0.01. For the
         tuner "auto".
     layers : sequence of int, optional
-        The layer of each task. Tasks of one layer are strategies that compute the same, of which a network uses the
-        fastest; the first one is the default strategy. By default, each task is a layer.
+        The layer of each task. Tasks of one layer are strategies for the same computation; a network uses the fastest;
+        the first one is the default strategy. By default, each task is a layer.
 
     Returns
     -------
@@ -87,9 +87,9 @@ def tune_tasks(
 
     Notes
     -----
-    The next slice of trials goes to the task that is expected to gain most time per second of tuning, by the rule of
-    Ansor's task scheduler (Zheng et al., "Ansor: Generating High-Performance Tensor Programs for Deep Learning", OSDI
-    2020, section 6), which `tilewright/tune/session/allotment.py` states in full.
+    The next slice of trials goes to the task with the largest expected gain per second of tuning. The rule is that of
+    Ansor's task scheduler (Zheng et al., OSDI 2020, section 6), which `tilewright/tune/session/allotment.py` states in
+    full.
     """
     check_counts("tune_tasks", least=0, confirm=confirm)
     if early_stopping is not None:

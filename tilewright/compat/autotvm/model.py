@@ -37,8 +37,8 @@ def explain(task: Any, config: Any, compiled: bool = False) -> str:
     config : Config
         One of `task.config_space`.
     compiled : bool
-        Whether to compile it, which needs no GPU, and to count with the registers, the spills, and the shared memory
-        of its kernels in place of predicted ones. CUDA only.
+        Whether to compile it, which needs no GPU. Its registers, spills and shared memory then replace the predicted
+        ones. CUDA only.
 
     Raises
     ------

@@ -86,7 +86,7 @@ class Packaged(Generic[W]):
         w : Tensor
             Filters of PyTorch's shape: filters x channels of a group x rows x columns.
         epilogue : callable, optional
-            Gets each sum, of type float32 (float64 for float64 data), and the indices of the result; returns the
+            Called with each sum, of type float32 (float64 for float64 data), and the indices of the result. Returns the
             value to store, which is converted to the type of `x`.
         target : Target or str, optional
             The target of the program; by default the current target.

@@ -43,8 +43,8 @@ def create_llvm(inputs: Any, output: str | None = None, options: Any = None, cc:
 
     Returns
     -------
-    LLVM IR as text. Without clang, the C source itself, marked so that the pragma has the system's C compiler make an
-    object file of it; nothing is written to `output` then.
+    LLVM IR as text. Without clang, the C source itself, with a mark for the pragma: the system's C compiler then
+    creates an object file. Nothing is written to `output` then.
 
     Raises
     ------

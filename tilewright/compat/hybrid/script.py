@@ -204,8 +204,8 @@ def script(pyfunc: Callable[..., Any]) -> Script:
     Parameters
     ----------
     pyfunc
-        A function whose text is in the language: loops over `range`, `parallel`, `vectorize`, `unroll`, `const_range`
-        and `bind`; `if` and `else`; assignments; `allocate` and `output_tensor`; mathematical functions; assertions.
+        A function in the language, which has loops over `range`, `parallel`, `vectorize`, `unroll`, `const_range` and
+        `bind`; `if` and `else`; assignments; `allocate` and `output_tensor`; mathematical functions; assertions.
 
     Returns
     -------

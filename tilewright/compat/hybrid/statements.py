@@ -376,7 +376,7 @@ class Reader(Expressions):
         self.names = {**before, **self._lasting(assigned)}
 
     def _lasting(self, names: dict[str, Any]) -> dict[str, Any]:
-        """The variables among some names whose storage still exists."""
+        """Return the variables among some names with storage that still exists."""
         return {name: v for name, v in names.items() if isinstance(v, Local) and self.locals.get(name) is v}
 
     # The others.

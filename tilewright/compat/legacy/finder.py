@@ -79,7 +79,8 @@ class _SameModule(OtherPath):
 
 
 def folded_module(fullname: str) -> ModuleSpec | None:
-    """Return the spec of a module of the legacy package whose names stand in another module here, by its name here."""
+    """Return the spec of a module of the legacy package with names that are in another module here, by its name
+    here."""
     path = path_in_scripts(fullname)
     return spec(fullname, _SameModule(path)) if path.partition(".")[2] in MODULES else None
 

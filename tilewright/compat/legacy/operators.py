@@ -67,7 +67,7 @@ def resize(data: Tensor, size: Any, layout: str = "NCHW", *options: Any, **named
     Raises
     ------
     UserError
-        If `align_corners` is missing, whose default differed between releases, and for an unknown method.
+        If `align_corners` is missing, which had different defaults in different releases, and for an unknown method.
     """
     given = {_option(value): value for value in options} | named
     if not isinstance(given.get("align_corners"), bool) or given.keys() - {"align_corners", "method", "out_dtype"}:

@@ -18,7 +18,8 @@ device_enabled = enabled
 
 
 def enabled_targets() -> list[tuple[str, Device]]:
-    """The targets whose programs can run on this machine, each with its first device; without C, which LLVM is for."""
+    """Return the targets with programs that can run on this machine, each with its first device; without C, which LLVM
+    replaces."""
     return [(kind, device(kind)) for kind in KINDS if kind != "c" and enabled(kind)]
 
 
@@ -84,7 +85,7 @@ def _by_variable(vranges: Any, who: str) -> dict[Any, Any]:
 
 
 def _span(given: Any) -> range:
-    """The numbers of a range whose ends are constants."""
+    """Return the numbers of a range with constant ends."""
     try:
         return range(int(given.min), int(given.min) + int(given.extent))
     except (AttributeError, TypeError, ValueError) as error:

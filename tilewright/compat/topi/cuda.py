@@ -1,9 +1,9 @@
 """Schedules for grids of threads (CUDA, OpenCL), under the legacy names.
 
 The limits come from the current target, or CUDA. See `generic` for their common part. The convolutions here are
-declared in the form that the packaged templates schedule, with their first configurations; the ones of `topi.nn` get a
-schedule that suits every shape. The ones called `tensorcore` compute by matrix instructions if the target has them for
-the type of the elements, float32 with the precision of float32.
+declared in the form that the packaged templates schedule, with their default configurations. The ones of `topi.nn` get
+a schedule that suits every shape. The ones called `tensorcore` compute by matrix instructions if the target has them
+for the type of the elements, float32 with the precision of float32.
 """
 
 from __future__ import annotations

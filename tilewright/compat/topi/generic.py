@@ -3,9 +3,8 @@
     with tw.target.Target("cuda"):
         s = topi.generic.schedule_injective([B])
 
-Without a current target, they are for the CPU. For all of them: `outs` is the output tensor or a list of them; the
-result is a schedule; they raise UserError if `outs` holds anything but tensors. The names stand in
-`schedule_names.py`.
+Without a current target, they are for the CPU. For all of them: `outs` is the output tensor or a list of them; The
+result is a schedule. They raise UserError if `outs` holds anything but tensors. The names stand in `schedule_names.py`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""SVG without a library: shapes in classes, whose colours follow the reader's light or dark scheme."""
+"""SVG without a library: shapes in classes, with colours by the reader's light or dark scheme."""
 
 from __future__ import annotations
 

@@ -24,6 +24,6 @@ def byte_stores(place: Address, value: Value) -> list[tuple[Address, Value]]:
 
 
 def value_of_bytes(parts: list[Value], dtype: DType) -> Value:
-    """The value of an element whose bytes were loaded."""
+    """Return the value of an element from its loaded bytes."""
     joined = np.stack(np.broadcast_arrays(*parts), axis=-1)
     return joined.view(dtype.numpy)[..., 0]

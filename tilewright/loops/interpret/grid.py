@@ -84,7 +84,7 @@ def hardware_loops(stmt: Stmt) -> Iterator[For]:
 
 
 def stored_roots(stmt: Stmt) -> set[Buffer]:
-    """The buffers whose memory `stmt` writes."""
+    """Return the buffers with memory that `stmt` writes."""
     return {s.buffer.memory for s in post_order(stmt) if isinstance(s, Store)}
 
 

@@ -1,6 +1,6 @@
 """The memory of the interpreter: storage by scope, bounds, unwritten elements.
 
-A lane is one thread of one block of the grid. Values have the axes (lanes of a vector,) Z, Y, X, blocks, each of which
+A lane is one thread of one block of the grid. Values have the axes (lanes of a vector,) Z, Y, X, blocks; each of them
 may be missing or 1 if nothing depends on it. The first axis of storage is the element number. After it come one copy
 for all lanes (global), one per block (shared), or one per lane (local).
 """

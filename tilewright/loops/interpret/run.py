@@ -5,10 +5,10 @@ runs over its whole grid at once. All threads execute each statement together, u
 grids are taken some blocks at a time. A statement that stands in no threadIdx loop, though others of its kernel do, is
 executed by all threads. VTHREAD, UNROLLED, PARALLEL and VECTORIZED loops run one iteration after the other.
 
-Faults are raised as `InterpretError`: accesses out of bounds, reads of unwritten memory, integer division by zero,
-barriers that not all threads of a block reach, and races. The destination of a copy counts as unwritten until it is
-awaited. A race is a read and a write, or two writes, of one element by different threads with no barrier in between, or
-from different blocks. It is none if every such write stores the present value.
+Faults are raised as `InterpretError`. They are accesses out of bounds, reads of unwritten memory, integer divisions by
+zero, races, and barriers that not all threads of a block reach. The destination of a copy counts as unwritten until it
+is awaited. A race is a read and a write, or two writes, of one element. The accesses are by different blocks, or by
+different threads without a barrier in between. It is none if every such write stores the present value.
 """
 
 from __future__ import annotations
@@ -75,11 +75,11 @@ def interpret(
 ) -> None:
     """Run `function` on `args`, in place.
 
-    `check` finds faults (else they have no defined effect). `races=False` leaves out races, for programs whose barriers
-    are not yet placed: then all threads take each statement together. `unwritten=False` lets programs read unwritten
-    elements, which are NaN or a large odd number. `outputs` are parameters whose contents count as unwritten. About
-    `lanes` threads run at once. `functions` implements, by name, functions that the program calls but does not define:
-    a pointer comes as an array of the elements that follow it.
+    `check` finds faults (else they have no defined effect). `races=False` leaves out races, for programs with barriers
+    that are not yet placed: then all threads take each statement together. `unwritten=False` lets programs read
+    unwritten elements, which are NaN or a large odd number. `outputs` are parameters with contents that count as
+    unwritten. About `lanes` threads run at once. `functions` implements, by name, functions that the program calls but
+    does not define: a pointer comes as an array of the elements that follow it.
     """
     machine = StatementRunner(check, check and races, lanes, functions, unwritten)
     copies_back = machine.bind(function, args, frozenset(outputs))
@@ -276,7 +276,7 @@ class StatementRunner(RunningFunction):
         return run
 
     def _ragged(self, var: n.Var, start: Value, count: Value, mask: Value, body: Run) -> None:
-        """A loop whose range differs between threads: to the longest, with finished threads masked."""
+        """A loop with a range that differs between threads: it runs to the longest, with finished threads masked."""
         active = np.broadcast_arrays(count, True if mask is None else mask)
         longest = max((int(c) for c in np.unique(active[0][active[1]])), default=0)
         for i in range(longest):

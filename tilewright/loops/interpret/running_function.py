@@ -60,7 +60,7 @@ class RunningFunction:
                 slot[0] = None
 
     def define_index(self, var: n.Var, value: Value) -> None:
-        """`define` for a hardware index, whose value mostly equals the last one."""
+        """`define` for a hardware index, which mostly has the same value as before."""
         if self.indices.get(var) is not value:
             self.define(var, value)
             self.indices[var] = value

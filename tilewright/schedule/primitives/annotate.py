@@ -69,8 +69,8 @@ def parallel(schedule: Schedule, stage: Stage, axis: IterVar) -> tuple[Schedule,
 
 RESIDENT_BLOCKS, WHOLE_WORDS, NONTEMPORAL_STORES = "resident_blocks", "whole_words", "nontemporal_stores"
 NUMBERS = ("auto_unroll_max_step", "unroll_explicit", RESIDENT_BLOCKS, WHOLE_WORDS, GUARDED_READS, NONTEMPORAL_STORES)
-"""Pragmas whose value is a whole number."""
-IMPORTS = ("import_llvm", "import_c")  # pragmas whose value is code, or the path of a file that holds it
+"""Pragmas with an integer value."""
+IMPORTS = ("import_llvm", "import_c")  # pragmas with code as value, or the path of a file with code
 LAUNCH_POINT, STRIDE_PATTERN, BARRIER_WHEN_FINISH = TASKS = (
     "parallel_launch_point",
     "parallel_stride_pattern",
@@ -86,22 +86,21 @@ _PRIMITIVES = {"unroll": unroll, "vectorize": vectorize}
 def pragma(schedule: Schedule, stage: Stage, axis: IterVar, key: str, value: Any = None) -> tuple[Schedule, None]:
     """Mark the loop `axis` with a hint for a later pass.
 
-    `auto_unroll_max_step=N` unrolls loops below `axis` whose body times extent stays within N steps, and
-    `unroll_explicit=0` leaves that to the back end's compiler. `resident_blocks=N`, of a loop bound to a hardware
-    index, has CUDA's compiler limit the registers of a thread so that N blocks fit a multiprocessor (the second operand
-    of `__launch_bounds__`), or fewer blocks if a thread would spill 64 bytes; other targets have no such limit.
+    `auto_unroll_max_step=N` unrolls loops below `axis` if body times extent stays within N steps, and
+    `unroll_explicit=0` leaves that to the back end's compiler. `resident_blocks=N`, for a loop bound to a hardware
+    index, limits the registers of a thread so that N blocks fit a multiprocessor. It is the second operand of CUDA's
+    `__launch_bounds__`. There are fewer blocks if a thread would spill 64 bytes. Other targets have no such limit.
     `whole_words=1`, of such a loop, has CUDA's compiler choose between memory and a border's zeros before it takes the
     16-bit floats of a word apart. It predicates fewer instructions, so more loads may be under way at a time. With
     `whole_words=2`, words of a tensor that the kernel does not write are loaded by one instruction under that choice.
-    `guarded_reads=1`, of any loop of a stage, has the stages that it reads computed only for the iterations that its
-    guards let through, if its loops run further than the axis that they split. For example, a tile that reaches beyond
-    its group of rows computes only rows of that group. `nontemporal_stores=1` has CPUs write whole vectors to memory
-    past their caches, in the loop and below it: for results larger than the caches, which need not be read before they
-    are overwritten then. `import_c` and `import_llvm` bring functions that the program calls, as source or as the path
-    of a file: C, compiled by the system's compiler, and LLVM IR. "unroll" and "vectorize" are the primitives of these
+    `guarded_reads=1`, for any loop of a stage, restricts the stages that it reads to the iterations that its guards
+    permit. This matters if loops run further than the axis that they split. For example, a tile that reaches beyond its
+    group of rows computes only rows of that group. `nontemporal_stores=1` makes CPUs write whole vectors to memory past
+    their caches, in the loop and below it. It is for results larger than the caches, which are then not read before
+    they are overwritten. `import_c` and `import_llvm` add functions that the program calls. Their source, or the path
+    of a file, is C, compiled by the system's compiler, or LLVM IR. "unroll" and "vectorize" are the primitives of these
     names. A key that nothing here reads draws a warning, and stays with the loop as an annotation, for passes of one's
-    own. Raises UserError for a key that is not text, and for a value that is not a whole number, or not text, if one is
-    required.
+    own. Raises UserError for a key that is not text, and for a value that is not the required integer or text.
     """
     if isinstance(key, str) and key in _PRIMITIVES:
         return _PRIMITIVES[key](schedule, stage, axis)

@@ -28,9 +28,9 @@ def cache_write(schedule: Schedule, stage: Stage, scope: str) -> tuple[Schedule,
         B[i] = sum(A[i, k])     ->     B.local[i.c] = sum(A[i.c, k])
                                        B[i] = B.local[i]
 
-    `stage` starts over with its own data axes as its loops. The cache has data axes of its own, one for each loop that
-    `stage` had and in their order (so splits made before change the cache's layout), and the same reduction axes; one
-    whose range depends on a data axis is made anew. Stages computed inside `stage` are now computed inside the cache.
+    `stage` starts over with its own data axes as its loops. The cache has data axes of its own, one for each loop of
+    `stage`, in their order; so earlier splits change the cache's layout. Its reduction axes are the same; an axis with
+    a range that depends on a data axis is replaced. Stages computed inside `stage` are now computed inside the cache.
     Returns the cached tensor(s). Raises UserError for an input, and if a reduction axis has been split already.
     """
     has_loops(stage, "cache_write")

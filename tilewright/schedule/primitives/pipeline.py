@@ -21,7 +21,8 @@ def pipeline(schedule: Schedule, stage: Stage, depth: Any) -> tuple[Schedule, No
                                            for k in range(2): use(T[(k + n - 2) % 3])
 
     Takes effect if the stage is computed inside a serial loop; a depth of 1 is one copy, as without it. Raises
-    UserError for an output, for a stage that is not computed inside a loop, or for a depth that is not an int >= 1.
+    UserError for an output, for a stage that is not computed inside a loop, and for a depth that is no positive
+    integer.
     """
     return _staged(schedule, stage, depth, "pipeline")
 

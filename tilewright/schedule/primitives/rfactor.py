@@ -1,4 +1,4 @@
-"""rfactor: a reduction in two steps, of which the first is parallel along one of its loops."""
+"""rfactor: a reduction in two steps; the first is parallel along one of its loops."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def rfactor(
     The new stage has the data axes of `stage`, with the factored loop at position `factor_axis`. Its reduction axes are
     the remaining reduction loops of `stage`, beginning with loops that were never split or fused. It inherits the
     annotations of these loops, including a thread binding of the factored loop. `stage` starts over with its own data
-    axes and one reduction axis. Returns the partial result(s). Raises UserError if `stage` is not a reduction, if its
-    reducer does not combine parts to the whole, if `axis` is not one of its reduction loops, and if `factor_axis` is
+    axes and one reduction axis. Returns the partial result(s). Raises UserError if `stage` is not a reduction, or its
+    reducer does not combine parts to the whole. Also if `axis` is not one of its reduction loops, or `factor_axis` is
     not a dimension of the partial result.
     """
     has_loops(stage, "rfactor")
@@ -153,7 +153,7 @@ def _moved_inside(schedule: Schedule, stage: Stage, partial: int, axes: dict[Ite
         at = other.placement
         if isinstance(at, At) and at.stage == stage.id:
             loop = axes.get(at.axis)
-            if loop is None:  # a part of a data axis, of which the loops start over
+            if loop is None:  # a part of a data axis; its loops start over
                 loop = schedule.stages[partial].op.axis[-1]
                 warn_caller(
                     f"stage {other.name!r} was computed at {at.axis.name!r}, a loop that ends with rfactor: until it "

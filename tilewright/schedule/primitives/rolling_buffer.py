@@ -19,9 +19,9 @@ def rolling_buffer(schedule: Schedule, stage: Stage) -> tuple[Schedule, None]:
             C[y] = B[0] + B[1] + B[2]                    if y == 0 or r == 2: B[(y + r) % 3] = f(y + r)
                                                      C[y] = B[y % 3] + B[(y + 1) % 3] + B[(y + 2) % 3]
 
-    The loop has to run one iteration after the other, and the region that its body needs has to move on by fewer rows
-    than it has; both are checked when the schedule is lowered. Raises UserError for an output, for a stage that is not
-    computed inside a loop, and for one that is pipelined.
+    The loop must be serial, and the region that its body needs must advance by fewer rows than it has. Both are checked
+    when the schedule is lowered. Raises UserError for an output, for a stage that is not computed inside a loop, and
+    for one that is pipelined.
     """
     has_loops(stage, "rolling_buffer")
     no_output(schedule, stage, "rolling_buffer", "is memory of the caller's, which has room for all of it")

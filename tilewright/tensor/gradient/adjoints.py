@@ -1,8 +1,8 @@
 """te.gradient: reverse-mode differentiation of a graph of `te.compute`s, an adjoint for each tensor.
 
-The adjoint of a tensor A that B reads is the sum, over the elements of B that read an element of A, of their adjoint
-times the slope there. Which elements these are follows from equations between indices (`equations.py`), so that the
-adjoint is a `te.compute` like any other: of a convolution it is a convolution, of a matrix product two of them.
+The adjoint of a tensor A that B reads is a sum over the elements of B that read an element of A. Each term is the
+element's adjoint times the slope there. These elements follow from equations between indices (`equations.py`), so the
+adjoint is an ordinary `te.compute`. The adjoint of a convolution is a convolution; a matrix product has two of them.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ def gradient(output: Any, inputs: Any, head: Any = None) -> list[Tensor]:
     inputs
         The tensors to differentiate by, or one of them: inputs of the program, or intermediate tensors.
     head
-        The adjoint of the output, by which the derivatives are multiplied: a tensor of shape prefix + output.shape,
-        such as the gradient of a loss by the output. Without one, it is the identity, and the derivatives are
-        Jacobians of shape output.shape + input.shape.
+        The adjoint of the output, which multiplies the derivatives, such as the gradient of a loss with respect to the
+        output. Its shape is prefix + output.shape. Without one, it is the identity, and the derivatives are Jacobians
+        of shape output.shape + input.shape.
 
     Returns
     -------
@@ -57,8 +57,8 @@ def gradient(output: Any, inputs: Any, head: Any = None) -> list[Tensor]:
     Raises
     ------
     UserError
-        For types that are not floating-point, a head of another shape, and operations or functions whose derivative is
-        not known.
+        For types that are not floating-point, a head of another shape, and operations or functions with a derivative
+        that is not known.
 
     Notes
     -----
@@ -338,7 +338,7 @@ def _open_axes(solution: Solution, kind: AxisKind) -> dict[Var, IterVar]:
 
 
 def _fresh(data: Sequence[IterVar], bodies: tuple[Expr, ...]) -> tuple[list[IterVar], tuple[Expr, ...]]:
-    """Axes of their own for an operation, whose bodies are in terms of others."""
+    """Return fresh axes for an operation, and its bodies in terms of them."""
     made = [IterVar(axis.name, axis.dom, AxisKind.DATA) for axis in data]
     mapping = {axis.var: new.var for axis, new in zip(data, made, strict=True)}
     return made, tuple(substitute(body, mapping) for body in bodies)

@@ -37,7 +37,7 @@ _CONSTANT = frozenset("floor ceil trunc round nearbyint popcount clz isnan isinf
 def derivative(e: Expr, by: Expr) -> Part:
     """The derivative of `e` by the load or variable `by`; None if it is zero everywhere.
 
-    Raises UserError for a function whose derivative is not known.
+    Raises UserError for a function with an unknown derivative.
     """
     memo: dict[Expr, Part] = {}
 
@@ -71,7 +71,7 @@ def _unknown(what: str) -> UserError:
 
 
 def add(a: Part, b: Part) -> Part:
-    """a + b, of which either may be zero."""
+    """Return a + b; either may be zero."""
     return b if a is None else a if b is None else plus(a, b)
 
 

@@ -1,7 +1,7 @@
 """Equations between the indices of a read and of a gradient, solved for the loops that they determine.
 
-A tensor is read at A[2 * y + r]; the gradient at A[h] sums over all y and r with 2 * y + r == h. Solved for y, which
-has the most values: y = (h - r) // 2, if (h - r) % 2 == 0 and y is in its range; the sum runs over r alone.
+A tensor is read at `A[2 * y + r]`; the gradient at `A[h]` sums over all y and r with `2 * y + r == h`. Solved for y,
+which has the most values: `y = (h - r) // 2`, if `(h - r) % 2 == 0` and y is in its range. The sum runs over r alone.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class _Solver:
         return found
 
     def _all_of_one(self) -> bool:
-        """Solve an equation whose unknowns are the digits of a number: 10 * a + b == w, with b from 0 to 9."""
+        """Solve an equation for the digits of a number: 10 * a + b == w, with b from 0 to 9."""
         for equation in self.left:
             digits = _digits(equation.read, self.found.free, self.facts)
             if len(digits) < 2:
@@ -175,7 +175,8 @@ def _factor(e: Expr, var: Var, facts: Facts) -> int:
 
 
 def _joined(equations: list[Equation], facts: Facts) -> list[Equation]:
-    """x // m == a and x % m == b become x == a * m + b, which is equivalent if 0 <= b < m, as for indices."""
+    """Rewrite `x // m == a` and `x % m == b` to `x == a * m + b`, which is equivalent if `0 <= b < m`, as for
+    indices."""
     for remainder in equations:
         if not isinstance(remainder.read, FloorMod):
             continue

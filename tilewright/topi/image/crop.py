@@ -35,8 +35,8 @@ def crop_and_resize(
     data
         Images of layout `layout`.
     boxes
-        Floats of shape (boxes, 4): the first row and column, then the last ones, with 0 and 1 at the centres of the
-        elements at the border. If the last place comes before the first, the crop is turned over.
+        Floats of shape (boxes, 4): the first row and column, then the last row and column. 0 and 1 are the centres of
+        the border elements. If the last place comes before the first, the crop is turned over.
     box_indices
         Which image each box lies in: integers of shape (boxes,). One that is out of range is moved to the nearest end.
     crop_size

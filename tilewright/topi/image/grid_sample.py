@@ -75,8 +75,8 @@ def grid_sample(
     data
         Images of floats, of layout "NCHW", or volumes, of layout "NCDHW".
     grid
-        The places: a tensor of shape (batch, 2, height, width) of x and y, or (batch, 3, depth, height, width) of x, y
-        and z. -1 and 1 are the borders.
+        The positions: a tensor of shape `(batch, 2, height, width)` with x and y, or of shape `(batch, 3, depth,
+        height, width)` with x, y and z. The borders are -1 and 1.
     method
         "nearest", "bilinear", or for images "bicubic".
     layout

@@ -20,7 +20,7 @@ def global_pool(data: Tensor, pool_type: str, layout: str = "NCHW") -> Tensor:
     Parameters
     ----------
     data
-        A tensor of layout `layout`, whose height and width are constant.
+        A tensor of layout `layout`, with constant height and width.
     pool_type
         "max" or "avg".
     layout
@@ -39,7 +39,7 @@ def adaptive_pool(data: Tensor, output_size: Any, pool_type: str, layout: str = 
     Parameters
     ----------
     data
-        A tensor of layout `layout`, whose height and width are constant.
+        A tensor of layout `layout`, with constant height and width.
     output_size
         The height and width of the result: an int or a pair.
     pool_type

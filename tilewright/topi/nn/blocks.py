@@ -47,7 +47,7 @@ def depth_to_space(data: Tensor, block_size: int, layout: str = "NCHW", mode: st
     Parameters
     ----------
     data
-        Images of layout `layout`, whose channels are a multiple of block_size².
+        Images of layout `layout`; the number of channels is a multiple of block_size².
     block_size
         How many times as high and wide the result is.
     layout
@@ -94,7 +94,7 @@ def space_to_depth(data: Tensor, block_size: int, layout: str = "NCHW") -> Tenso
     Parameters
     ----------
     data
-        Images of layout `layout`, whose height and width are multiples of `block_size`.
+        Images of layout `layout`; height and width are multiples of `block_size`.
     block_size
         How many times as high and wide the images are as the result.
     layout
@@ -158,7 +158,7 @@ def space_to_batch_nd(
 
     Returns
     -------
-    A tensor whose batch is as many times as large as a block has elements.
+    A tensor with the batch multiplied by the number of elements of a block.
 
     Raises
     ------
@@ -203,7 +203,8 @@ def batch_to_space_nd(
     Parameters
     ----------
     data
-        A tensor of shape (batch, spatial dimensions, rest), whose batch is a multiple of the elements of a block.
+        A tensor of shape (batch, spatial dimensions, rest); the batch is a multiple of the number of elements of a
+        block.
     block_shape
         The block size of each spatial dimension.
     crop_begin_list, crop_end_list

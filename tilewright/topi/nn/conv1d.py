@@ -1,7 +1,8 @@
 """One-dimensional convolutions under their legacy names.
 
-For all of them: `strides`, `dilation`: an int; `padding`: an int, (left, right), "SAME" or "VALID"; `out_dtype`: the
-type to accumulate in, by default that of `data`. They raise UserError for shapes that do not fit each other.
+All of them have these options. `strides`, `dilation`: an int. `padding`: an int, (left, right), "SAME" or "VALID".
+`out_dtype`: the type of the sums, by default the type of `data`. They raise UserError for shapes that do not fit each
+other.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Two-dimensional convolutions of channels in blocks (NCHWc), for vectors of channels and for dot products of int8.
 
-For all of them: `stride`, `dilation`: an int or a pair; `padding`: see `padding_sides`; `layout`, `out_layout`: such as
-"NCHW16c", with the blocks of the tensors; `out_dtype`: the type to accumulate in. They raise UserError for shapes that
-do not fit each other.
+All of them have these options. `stride`, `dilation`: an int or a pair. `padding`: see `padding_sides`. `layout`,
+`out_layout`: such as "NCHW16c", with the blocks of the tensors. `out_dtype`: the type of the sums. They raise UserError
+for shapes that do not fit each other.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ def conv2d_NCHWc(
     out_layout: str,
     out_dtype: Any = "float32",
 ) -> Tensor:
-    """`data` (N, CI / b, H, W, b) convolved with `kernel` (CO / c, CI / b, KH, KW, b, c), as (N, CO / c, OH, OW, c)."""
+    """Convolve `data` of shape `(N, CI / b, H, W, b)` with `kernel` of shape `(CO / c, CI / b, KH, KW, b, c)`; the
+    result has the shape `(N, CO / c, OH, OW, c)`."""
     x, w = _checked(data, kernel, 6, (layout, out_layout), "conv2d_NCHWc")
     same(x.shape[1], w.shape[1], "the blocks of channels of data and kernel", "conv2d_NCHWc")
     same(x.shape[4], w.shape[4], "the channels of a block of data and kernel", "conv2d_NCHWc")

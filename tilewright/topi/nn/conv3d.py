@@ -1,8 +1,8 @@
 """Convolutions of volumes, and grouped ones of lines, under their legacy names.
 
-For all of them: `strides`, `dilation`: an int, or one per spatial dimension; `padding`: likewise, or per side of all
-dimensions, or "SAME" or "VALID"; `out_dtype`: the type to accumulate in, by default that of the data. They raise
-UserError for shapes that do not fit each other.
+All of them have these options. `strides`, `dilation`: an int, or one per spatial dimension. `padding`: likewise, or one
+per side of each dimension, or "SAME" or "VALID". `out_dtype`: the type of the sums, by default the type of the data.
+They raise UserError for shapes that do not fit each other.
 """
 
 from __future__ import annotations

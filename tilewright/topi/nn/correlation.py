@@ -47,8 +47,8 @@ def correlation_nchw(
     Returns
     -------
     Tensor
-        Of type float32; channel q is the displacement (q // D - r, q % D - r) * stride2, with D = 2 * r + 1 and r =
-        max_displacement // stride2.
+        Of type float32. Channel q is the displacement `(q // D - r, q % D - r) * stride2`, with `D = 2 * r + 1` and `r
+        = max_displacement // stride2`.
 
     Raises
     ------

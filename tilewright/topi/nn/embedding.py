@@ -42,7 +42,7 @@ def embed_grad(table: Tensor, indices: Tensor, grad_out: Tensor) -> Tensor:
     Parameters
     ----------
     table
-        A matrix (rows, width), of which only shape and type count.
+        A matrix (rows, width); only its shape and type are used.
     indices
         A tensor of integers (count,).
     grad_out

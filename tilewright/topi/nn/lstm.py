@@ -46,8 +46,8 @@ def lstm(
     Xs
         The sequence (steps, batch, inputs), of floating-point numbers.
     Wi, Wh
-        Weights of the inputs (4 * hidden, inputs), and of the hidden state (4 * hidden, hidden), or with `proj` (4 *
-        hidden, projected): the rows of the four gates one after the other.
+        Weights of the inputs, `(4 * hidden, inputs)`, and of the hidden state, `(4 * hidden, hidden)`, or with `proj`
+        `(4 * hidden, projected)`. The rows of the four gates follow each other.
     Bi, Bh
         Summands of the gates (4 * hidden,).
     h_init, c_init

@@ -205,8 +205,8 @@ def l2_normalize(data: Tensor, eps: float, axis: Any = None) -> Tensor:
 def lrn(data: Tensor, size: int, axis: int = 1, alpha: float = 0.0001, beta: float = 0.75, bias: float = 2.0) -> Tensor:
     """Divide by a power of the squares of neighbouring channels: local response normalisation.
 
-    Each element is divided by (bias + alpha / size * sum of squares) ** beta, the sum running over the `size` channels
-    around it that are there.
+    Each element is divided by `(bias + alpha / size * sum of squares) ** beta`. The sum runs over the existing channels
+    among the `size` channels around it.
 
     Parameters
     ----------

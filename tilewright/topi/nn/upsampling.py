@@ -26,7 +26,7 @@ def upsampling(
     Parameters
     ----------
     data
-        A tensor of layout `layout`, whose height and width are constant.
+        A tensor of layout `layout`, with constant height and width.
     scale_h, scale_w
         How many times as high and wide the result is.
     layout

@@ -1,7 +1,7 @@
 """The window of a convolution: layouts, strides, dilations and every accepted form of padding, checked.
 
-A layout is a word with a letter for each dimension: N images, C channels, D, H and W their depth, height and width; of
-a kernel, O filters and I channels.
+A layout is a word with one letter per dimension: N for images, C for channels, D, H and W for depth, height and width.
+For kernels, O is for filters and I for channels.
 """
 
 from __future__ import annotations
@@ -82,8 +82,9 @@ def numbers(value: Any, count: int, argument: str, primitive: str, least: int = 
 def padding_sides(padding: Any, kernel: Sequence[Any], primitive: str) -> tuple[Sequence[int], Sequence[int]]:
     """Return the zeros before and after each dimension, for a kernel after dilation.
 
-    `padding` is as `core.padding.padding_of` says, or a word of the legacy API: "VALID" for none; "SAME" for an output
-    as large as the input at stride 1 (an odd row or column goes to the top left). Raises UserError for anything else.
+    `padding` is as in `core.padding.padding_of`, or a word of the legacy API. "VALID" means none. "SAME" means an
+    output as large as the input at stride 1; an odd row or column is added at the top or left. Raises UserError for
+    anything else.
     """
     covered = [_constant(k, primitive) for k in kernel] if isinstance(padding, str) and padding == "SAME" else kernel
     each = padding_of(primitive, padding, covered, (), LEGACY_WORDS)

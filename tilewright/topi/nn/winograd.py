@@ -1,8 +1,8 @@
 """Winograd's convolution: fewer products for 3×3 and 5×5 kernels, by transforms of tiles.
 
 A tile of m×m results of an r×r kernel takes (m + r - 1)² products per pair of channels instead of m²r². The matrices
-come from the Cook-Toom construction: polynomials are evaluated at m + r - 2 points and at infinity, multiplied there,
-and interpolated (Lavin and Gray, "Fast Algorithms for Convolutional Neural Networks", 2015).
+come from the Cook-Toom construction (Lavin and Gray, "Fast Algorithms for Convolutional Neural Networks", 2015).
+Polynomials are evaluated at `m + r - 2` points and at infinity, multiplied there, and interpolated.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ _TRANSFORMED = "winograd_kernel"
 
 
 def winograd_matrices(tile_size: int, kernel_size: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The matrices A (n × m), B (n × n) and G (n × r) in float64, for n = m + r - 1: Y = Aᵀ [(G g Gᵀ) ⊙ (Bᵀ d B)] A."""
+    """Return the matrices A (n × m), B (n × n) and G (n × r) in float64, for `n = m + r - 1`: `Y = Aᵀ [(G g Gᵀ) ⊙ (Bᵀ d
+    B)] A`."""
     m, r = tile_size, kernel_size
     points = _POINTS[: m + r - 2]
     n = len(points) + 1
@@ -84,7 +85,7 @@ def winograd_transform_matrices(tile_size: int, kernel_size: int, out_dtype: Any
     Raises
     ------
     UserError
-        For tiles larger than 8 with the kernel, whose sums would lose their precision.
+        For tiles larger than 8 with the kernel: their sums would lose precision.
     """
     name = "winograd_transform_matrices"
     m, r = integer(tile_size, "tile_size", name, 1), integer(kernel_size, "kernel_size", name, 1)
@@ -281,7 +282,7 @@ def _tile_of(w: Tensor, name: str) -> int:
     """Return the tile size that kernels of 3×3 were transformed for; UserError for anything else.
 
     Tiles of 5, 6 and 7 elements also belong to kernels of other sizes. If the kernels are transformed in the same
-    program, their size is known; otherwise, even tiles are accepted, so that kernels that are not transformed are not.
+    program, their size is known. Otherwise only even tiles are accepted, so that untransformed kernels are rejected.
     """
     n, taps, transformed = known(w.shape[0]) or 6, 3, False
     if isinstance(w.op, ComputeOp) and w.op.tag == _TRANSFORMED and w.op.reduce_axis[0].dom is not None:

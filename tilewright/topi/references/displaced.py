@@ -52,7 +52,7 @@ def deformable_conv2d_nchw_python(
     deformable_groups: int = 1,
     groups: int = 1,
 ) -> np.ndarray:
-    """A convolution each of whose taps reads beside its place, between the elements; outside is zero"""
+    """A convolution with displaced taps, which read between the elements; outside is zero"""
     steps, spread = (v if isinstance(v, (tuple, list)) else (v, v) for v in (stride, dilation))
     top, left, _, _ = _sides(padding)
     n, channels, height, width = a_np.shape

@@ -52,7 +52,8 @@ def poolnd_python(
 
 
 def adaptive_pool_python(a_np: np.ndarray, size: Sequence[int], how: str) -> np.ndarray:
-    """Window i of m over n elements from floor(i * n / m) to ceil((i + 1) * n / m), behind the first two dimensions"""
+    """Window i of m over n elements, from `floor(i * n / m)` to `ceil((i + 1) * n / m)`, after the first two
+    dimensions"""
     out = np.zeros((*a_np.shape[:2], *size))
     for at in np.ndindex(*size):
         cut = tuple(

@@ -50,8 +50,8 @@ def pool_python(
 ) -> np.ndarray:
     """The windows of an input (N, C, H, W): their "max", "average", or "average inside" the input.
 
-    `padding` is (top, left, bottom, right), of which an "average" does not count the last `beyond` rows and columns.
-    An average divides by `divisor`, unless that is 0. Returned in the type of the input.
+    `padding` is (top, left, bottom, right). An "average" does not count the last `beyond` rows and columns of it. An
+    average divides by `divisor`, unless that is 0. Returned in the type of the input.
     """
     top, left, bottom, right = padding
     around = ((0, 0), (0, 0), (top, bottom), (left, right))

@@ -1,9 +1,9 @@
 """Sums of products on processors: tiles of sums in registers, and operands in the order in which vectors are loaded.
 
-The last dimension of the result runs in vectors. An operand that names it elsewhere than last, as the weights of a
-dense layer do, is packed for each block of columns, so that its vectors lie in memory as they are loaded. Rows of sums
-that read the same vectors are computed together. Padding is written out once, and elements that a window's stride skips
-are stored apart, so that each step reads neighbours.
+The last dimension of the result runs in vectors. An operand with another last dimension, such as the weights of a dense
+layer, is packed per block of columns. Its vectors are then contiguous in memory. Rows of sums that read the same
+vectors are computed together. Padding is written out once, and elements that a window's stride skips are stored apart,
+so that each step reads neighbours.
 """
 
 from __future__ import annotations
@@ -255,7 +255,7 @@ def _before(others: list[IterVar], axes: list[IterVar], place: int) -> list[Iter
 
 
 def _packed(s: ScheduleHandle, op: ComputeOp, operand: Tensor, column: int, width: int) -> Tensor:
-    """A copy of an operand whose columns, a vector of them, lie last in memory."""
+    """A copy of an operand with a vector of columns as its last dimension."""
     copy = s.cache_read(operand, "global", [op])
     axes: list[Any] = list(s[copy].op.axis)
     block, lane = s[copy].split(axes.pop(column), factor=width)

@@ -1,4 +1,4 @@
-"""Schedules of operations whose elements are computed independently of each other."""
+"""Schedules of operations with independent elements."""
 
 from __future__ import annotations
 

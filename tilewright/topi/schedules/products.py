@@ -62,9 +62,8 @@ def _tiles_of_threads(s: ScheduleHandle, op: ComputeOp, out: Operation) -> None:
     *outer, last = s[out].op.axis
     rows = outer.pop() if outer else None
     width, height = _tile(count([last]), 4), _tile(count([rows]), 4) if rows is not None else 1
-    # Threads of a warp take neighbouring columns; columns of a thread's own tile lie a block's width apart, so that
-    # they are virtual threads, each with one sum: a single piece of memory would have to hold the elements between
-    # them.
+    # Threads of a warp have neighbouring columns, and columns of a thread's tile lie a block's width apart. So these
+    # columns are virtual threads with one sum each: a single buffer would include the elements between them.
     column, across = s[out].split(last, factor=16)
     wide, column = _apart(s, out, column, width, count([last]))
     parts: list[IterVar] = [column]

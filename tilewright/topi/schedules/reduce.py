@@ -32,7 +32,8 @@ _ENOUGH_BLOCKS = 8
 _TERMS_PER_BLOCK = 4096
 """Terms below which sums are not worth another block."""
 _TOGETHER = (8, 4, 6, 5, 7, 3, 2)
-"""Sums of which a processor keeps a vector each, best first: their additions wait for nothing but their own."""
+"""Candidate numbers of partial sums, one vector each, the best first: an addition waits only for the last addition to
+its own sum."""
 _POWERS, _THREADS, _PARTS = (1, 2, 4, 8), (32, 64, 128, 256, 512, 1024), (1, 2, 4, 8, 16, 32, 64, 128)
 """Candidates of a tile's fields."""
 PLAIN_THREADS = 32
@@ -64,7 +65,8 @@ BY_EXTENTS = ReductionTile()
 def reduce_to(
     s: ScheduleHandle, op: ComputeOp, out: Operation, target: Target, tile: ReductionTile = BY_EXTENTS
 ) -> None:
-    """Schedule the reduction `op` whose results `out` stores, which is `op` itself or reads it element by element."""
+    """Schedule the reduction `op`; its results are stored by `out`, which is `op` itself or reads it element by
+    element."""
     if not target.is_gpu:
         _on_processors(s, op, out, tile)
         return

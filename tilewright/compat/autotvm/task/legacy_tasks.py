@@ -109,7 +109,7 @@ def _grouped(
 
 
 def _blocked(kind: type[Any]) -> Read:
-    """Read the arguments of a convolution whose layouts are named, as tasks for CPUs have them."""
+    """Read the arguments of a convolution with named layouts, in the form of tasks for CPUs."""
 
     def read(
         data: Tensor, kernel: Tensor, strides: Any, padding: Any, dilation: Any, layout: str, out_layout: str,

@@ -320,7 +320,7 @@ class FallbackConfigEntity(ConfigSpace):
         self._choose(name, SplitEntity(sizes[::-1]))
 
     def fallback_with_reference_log(self, ref_log: Sequence[Any]) -> None:
-        """Take over the choices of the log's most similar configuration: the one whose splits share most factors.
+        """Take over the choices of the log's most similar configuration, by the factors that splits share.
 
         `ref_log`: (MeasureInput, MeasureResult) pairs. Nothing changes if the log is empty.
         """
@@ -345,7 +345,7 @@ class FallbackConfigEntity(ConfigSpace):
     def default(self) -> ConfigEntity | None:
         """Return the configuration that the template states for workloads that no log knows; None if it states none.
 
-        A split whose extents the template lists in full is the choice of the space that leaves the first one open.
+        A split with all extents listed by the template is the choice of the space that leaves the first extent open.
         """
         if not self.states_default:
             return None

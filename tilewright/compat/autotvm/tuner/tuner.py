@@ -84,8 +84,8 @@ class Tuner:
         Ends after `early_stopping` trials without a better one, and after `seconds`. Configurations of this task in a
         file given to `callback.log_to_file` are not measured again and count towards `n_trial`, unless `resume` is
         False. A configuration that cannot run is refused before it is compiled, and is a trial only with
-        `count_invalid`. The default configuration of the template is measured first; at the end, the best `confirm` are
-        measured again beside it, so that no search ends slower than it began. Ctrl-C ends it with the best so far; a
+        `count_invalid`. The default configuration of the template is measured first. At the end, the best `confirm` are
+        measured again beside it, so that no search ends slower than it began. Ctrl-C ends it with the best so far. A
         second one within two seconds, as when a script continues with its next workload, ends the script.
         """
         scale_of(si_prefix)

@@ -55,7 +55,7 @@ def each_step(strides: Any, at: int) -> int:
 def strided_set_python(
     data: np.ndarray, v: np.ndarray, begin: Sequence[int], end: Sequence[int], strides: Any = None
 ) -> np.ndarray:
-    """Return an array whose part from `begin` to `end` is `v`."""
+    """Return an array with `v` as its part from `begin` to `end`."""
     out, cut = data.copy(), [slice(None)] * data.ndim
     for axis, (first, last) in enumerate(zip(begin, end, strict=False)):
         given = strides is not None and (not isinstance(strides, (tuple, list)) or axis < len(strides))

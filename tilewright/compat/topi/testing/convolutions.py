@@ -98,7 +98,7 @@ def conv2d_transpose_nchw_python(
 def conv2d_transpose_nhwc_python(
     a_nhwc: np.ndarray, weight: np.ndarray, weight_format: str, stride: Any, padding: Any, output_padding: Any = (0, 0)
 ) -> np.ndarray:
-    """Spread images (N, H, W, CI) through filters, whose dimensions `weight_format` names: "HWIO", "OIHW"."""
+    """Spread images (N, H, W, CI) through filters with dimensions in the order `weight_format`: "HWIO", "OIHW"."""
     filters = weight.transpose([weight_format.index(letter) for letter in "IOHW"])
     out = _spread(a_nhwc.transpose(0, 3, 1, 2), filters, stride, padding, output_padding)
     return np.ascontiguousarray(out.transpose(0, 2, 3, 1))
