@@ -55,7 +55,7 @@ def test_indices_as_digits(indices: list[Any], found: list[str]) -> None:
         ([i + j], "the scale of `j` in `i + j` is not 8"),
         ([i, i], "the splits of `i` overlap"),
         ([i, i // 2], "the splits of `i` overlap"),
-        ([i // 3], "divides 8 values of scale 1, which 3 does not part evenly"),
+        ([i // 3], "divides 8 values of scale 1, which 3 does not divide evenly"),
         ([(i * 4 + j + 1) // 4], "it would need padding"),
         ([i * j], "`i * j` is not a sum, quotient or remainder by constants"),
         ([i - j], "the scale of `i` in `i - j` is not -4"),

@@ -32,7 +32,7 @@ def test_the_current_target_chooses(plus: GenericFunc) -> None:
 
 
 def test_what_is_registered_twice(plus: GenericFunc) -> None:
-    with refused("generic_func", "'made' has a form for 'cuda' already", fix="allow_override=True"):
+    with refused("generic_func", "'made' has an implementation for 'cuda' already", fix="allow_override=True"):
         plus.register("cuda", lambda data: data)
     plus.register("cuda", lambda data: data, allow_override=True)
     with Target("cuda"):
@@ -45,7 +45,7 @@ def test_what_is_registered_twice(plus: GenericFunc) -> None:
 
 def test_without_a_form() -> None:
     empty = GenericFunc("empty")
-    with refused("generic_func", "'empty' has no form for no target", fix="set_default"):
+    with refused("generic_func", "'empty' has no implementation for no target", fix="set_default"):
         empty(1)
     empty.set_default(lambda data: -data)
     assert empty(1) == -1

@@ -190,7 +190,7 @@ def not_on_every_way(a):
     b = output_tensor((4,), "float32")
     for i in range(4):
         s = a[i]
-    b[0] = s  # here: 's' has no value here on every way | assign s before the loop
+    b[0] = s  # here: 's' has no value here on some paths | assign s before the loop
     return b
 
 
@@ -198,7 +198,7 @@ def only_in_one_branch(a):
     b = output_tensor((4,), "float32")
     if a[0] > 0:
         s = 1.0
-    b[0] = s  # here: 's' has no value here on every way | before the loop or the if
+    b[0] = s  # here: 's' has no value here on some paths | before the loop or the if
     return b
 
 
@@ -222,7 +222,7 @@ def divides_integers(a):
 
 def two_arrays(a):
     b = allocate((4,), "float32")
-    c = b  # here: 'c' stands for more than one array | two names
+    c = b  # here: 'c' is the name of more than one array | two names
     c = a
 
 
@@ -311,7 +311,7 @@ def output_is_lost(a):
 
 
 def range_is_lost(a):
-    x = range(4)  # here: range(...) stands outside of a for | for i in range
+    x = range(4)  # here: range(...) is used outside of a for | for i in range
 
 
 def allocate_twice(a):

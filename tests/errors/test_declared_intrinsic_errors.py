@@ -139,7 +139,7 @@ def test_strides_offsets_and_types_of_buffers() -> None:
         lower(tensorized(offset_factor=1, strides=[12, 1]))
     with refused("tensorize", "elem_offset = a multiple of 32", "has `j.outer * 80`"):
         lower(tensorized(offset_factor=32))
-    with refused("tensorize", "has elements of float64, but stands for a region of 'B', of float32", fix="float32"):
+    with refused("tensorize", "has elements of float64, but represents a region of 'B', of float32", fix="float32"):
         lower(tensorized(dtype="float64", offset_factor=1))
     lower(tensorized(offset_factor=16))
 

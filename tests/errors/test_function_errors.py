@@ -77,7 +77,7 @@ def test_arguments_of_functions() -> None:
         tir.address_of(A[0])
     with refused("access_ptr", "access_mask='x' of buffer 'B'", fix='"rw"'):
         BUFFER.access_ptr("x")
-    with refused("access_ptr", "lie apart along its last dimension", fix="declare the last stride as 1"):
+    with refused("access_ptr", "are not contiguous along its last dimension", fix="declare the last stride as 1"):
         tir.decl_buffer((8,), "float32", "B", strides=[2]).access_ptr("r", offset=1)
     with refused("vload", "is accessed as float32x4 at [0, 0]", fix="one index per dimension"):
         BUFFER.vload([0, 0], "float32x4")
@@ -179,7 +179,7 @@ def test_a_call_that_writes_is_a_whole_value() -> None:
     def nested(ib: Any, a: Any, b: Any) -> None:
         ib.buffer_ptr(b)[0] = tir.call_extern("float32", "f", a.access_ptr("w")) + 1
 
-    with refused("call_extern", "which may write memory, stands inside of", fix="ib.let"):
+    with refused("call_extern", "which may write memory, is a part of", fix="ib.let"):
         statement(nested)
 
 

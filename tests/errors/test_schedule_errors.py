@@ -255,9 +255,7 @@ def test_a_data_loop_inside_what_threads_combine(e: Example) -> None:
     e.s[e.C].bind(inner, te.thread_axis("threadIdx.x"))
     e.s[e.C].bind(i, te.thread_axis("blockIdx.x"))
     e.s[e.C].reorder(outer, inner, j)
-    with refused(
-        "bind", "its data loop 'j' stands inside the reduction loop 'k.outer'", fix="s[C].reorder(j, k.outer)"
-    ):
+    with refused("bind", "its data loop 'j' is inside the reduction loop 'k.outer'", fix="s[C].reorder(j, k.outer)"):
         tilewright.lower(e.s, [e.A, e.B, e.D, e.C])
 
 

@@ -32,7 +32,7 @@ CASES: list[tuple[str, str, str, Callable[[], Any]]] = [
     ("BufferStore", "of type int32 is stored to 'A'", "astype", lambda: tir.BufferStore(A, i, [i])),
     ("BufferLoad", "the index `x` is of type float32", "give integers", lambda: tir.BufferLoad(A, [x])),
     ("ProducerLoad", "is not a tensor", "te.compute", lambda: tir.ProducerLoad(A, [i])),
-    ("LetStmt", "stands for `x` of type float32", "one type", lambda: tir.LetStmt(i, x, STORE)),
+    ("LetStmt", "has the value `x` of type float32", "one type", lambda: tir.LetStmt(i, x, STORE)),
     ("Allocate", "float32[9] is not the", "of the buffer itself", lambda: tir.Allocate(A, "float32", [9], 1, STORE)),
     ("Allocate", "condition `T.bool(False)`", "branch", lambda: tir.Allocate(A, "float32", [8], False, STORE)),
     ("AttrStmt", "the key 3 is not text", "thread_extent", lambda: tir.AttrStmt(i, 3, 1, LOOP)),

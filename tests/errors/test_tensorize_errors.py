@@ -150,9 +150,7 @@ def test_an_operand_in_global_memory() -> None:
     s[D].compute_at(s[C], one)
     s[D].set_scope("local")
     s[D].tensorize(D.op.axis[0], intrin.mma("tf32"))
-    with refused(
-        "tensorize", "the operand 'A' of stage 'D' lies in global memory", fix="s.cache_read(A, 'shared', [D])"
-    ):
+    with refused("tensorize", "the operand 'A' of stage 'D' is in global memory", fix="s.cache_read(A, 'shared', [D])"):
         tw.build(s, [A, B, C], GPU)
 
 
@@ -236,7 +234,12 @@ def test_a_reader_with_a_bound_loop_inside() -> None:
     for T in (D, *(s.cache_read(T, "shared", [D]) for T in (A, B))):
         s[T].compute_at(s[C], one)
     s[D].tensorize(D.op.axis[0], intrin.mma("tf32"))
-    with refused("tensorize", "the loops x of stage 'C'", "lanes can share out", fix="bind loops outside of the loop"):
+    with refused(
+        "tensorize",
+        "the loops x of stage 'C'",
+        "cannot be distributed over lanes",
+        fix="bind loops outside of the loop",
+    ):
         tw.build(s, [A, B, C], GPU)
 
 

@@ -204,7 +204,7 @@ def test_announcements_travel_as_text() -> None:
     said = Announcement("a", "cuda", DeviceAttributes("H200", max_thread_dimensions=(3, 2, 1)), "0.2", "3.11", "j")
     assert Announcement.read(said.written()) == said
     for wrong in ("", "{}", "[]", json.dumps({**json.loads(said.written()), "pid": "x"})):
-        with pytest.raises(UserError, match=r"a worker announces itself in other words"):
+        with pytest.raises(UserError, match=r"the announcement of a worker is not understood"):
             Announcement.read(wrong)
 
 

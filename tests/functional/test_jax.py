@@ -294,7 +294,7 @@ def test_a_built_function_reads_arrays_of_jax() -> None:
     run, x, made = tw.build(b, target="llvm"), jax.numpy.arange(5.0), tw.nd.empty((5,))
     run(x, made)
     near(jax.dlpack.from_dlpack(made), 2 * x)
-    with pytest.raises(UserError, match="B is written, and arrays of JAX do not change"):
+    with pytest.raises(UserError, match="B is written, but arrays of JAX are immutable"):
         run(x, x + 1)
 
 
@@ -311,7 +311,7 @@ def test_execution_calls_no_python_and_copies_nothing() -> None:
     ("given", "message"),
     [
         ({"groups": 4}, "does not fit 8 channels in 4 groups"),
-        ({"out": 0}, "arrays of JAX do not change"),
+        ({"out": 0}, "arrays of JAX are immutable"),
         ({"bias": True}, "x is an array of JAX, but bias is a bool"),
     ],
 )

@@ -63,5 +63,5 @@ def test_mistakes() -> None:
     ib, x = tir.ir_builder.create(), te.var("x")
     ib.scope_attr(te.thread_axis("threadIdx.x"), "thread_extent", 4)
     ib.emit(tir.ret(x))
-    with refused("ret", "stands inside a kernel", fix="outside of thread loops"):
+    with refused("ret", "is inside a kernel", fix="outside of thread loops"):
         built([x], ib.get(), "opencl")

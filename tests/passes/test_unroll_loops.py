@@ -187,7 +187,7 @@ def test_more_copies_than_compile_in_reasonable_time_are_refused() -> None:
     with pytest.raises(UserError, match=r"12,288 stores.*8,192 of them come from the loop 'i'"):
         unrolled(seq(nested, again))
     unrolled(loop(Var("t"), 100_000, again))  # a loop that stays makes no copies
-    with pytest.raises(UserError, match="lower auto_unroll_max_step"):
+    with pytest.raises(UserError, match="reduce the value of the pragma auto_unroll_max_step"):
         unrolled(marked(loop(k, 9_000, copy(k)), auto_unroll_max_step=10_000))
 
 

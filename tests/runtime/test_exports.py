@@ -143,7 +143,7 @@ def test_nothing_is_written_under_a_name_that_promises_something_else(tmp_path: 
             module.save(tmp_path / name)
     with refused("export_library", "a module for cuda cannot be written as .ll", fix=".cubin"):
         axpy("cuda").export_library(tmp_path / "m.ll")
-    with refused("save", "m.so says another format than fmt='o'", fix='call it "m.o"'):
+    with refused("save", "m.so has another ending than fmt='o'", fix='call it "m.o"'):
         module.save(tmp_path / "m.so", "o")
     with refused("save", "there is no format 'exe'", fix="give one of tw, so, o"):
         module.save(tmp_path / "m", "exe")

@@ -90,7 +90,7 @@ def test_mistakes() -> None:
     with refused(primitive, "the mapping of stage 'B' returns", fix="a list of integer expressions"):
         s[B].transform_layout(lambda i, j: i)
     for wrong in (lambda i, j: [i], lambda i, j: [i, j // 5, j % 5], lambda i, j: [i, j * 2], lambda i, j: [i, j, i]):
-        with refused(primitive, "do not number the elements of stage 'B', (i: 8, j: 12)", fix="one place"):
+        with refused(primitive, "do not number the elements of stage 'B', (i: 8, j: 12)", fix="to one index"):
             s[B].transform_layout(wrong)
     s[B].storage_align(B.op.axis[0], 4, 1)
     with refused(primitive, "is not a plain te.compute", fix="before tensorize"):

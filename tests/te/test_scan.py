@@ -223,7 +223,7 @@ def test_stages_of_a_scan_stay_where_they_belong() -> None:
     s = te.create_schedule(after.op)
     with refused("compute_at", "'step' is a step of the scan 'total', but 'after' reads", fix="a loop of"):
         s[step].compute_at(s[after], after.op.axis[1])
-    with refused("compute_at", "stage 'first' computes the first rows of the scan 'total'", fix="takes it along"):
+    with refused("compute_at", "stage 'first' computes the first rows of the scan 'total'", fix="moves it, too"):
         s[first].compute_at(s[after], after.op.axis[0])
     state = total.op.state[0]  # type: ignore[attr-defined]
     for change in ("compute_root", "cache_read", "cache_write"):

@@ -273,7 +273,7 @@ def test_no_two_threads_update_what_each_has_of_its_own(target: str) -> None:
 
     A = te.placeholder((64,), "int32", "A")
     B = te.extern((64,), [A], write, name="B", dtype="int32")
-    with refused("call_intrin", "atomic_add of 'own' in local memory, which each thread has", fix="load and store it"):
+    with refused("call_intrin", "atomic_add of 'own' in local memory, but each thread has", fix="load and store it"):
         tw.build(te.create_schedule(B.op), [A, B], target)
 
 

@@ -221,7 +221,7 @@ def test_names_of_the_droplet_tuner() -> None:
 def test_a_point_is_a_list() -> None:
     space = autotvm.ConfigSpace()
     space.define_knob("a", [1, 2])
-    with refused("index", "is not the place of each knob's choice", fix="give 1 numbers"):
+    with refused("index", "is not the index of each knob's choice", fix="give 1 numbers"):
         space.index(np.array(1))
     with refused("width", "columns={} is not a number of columns", fix="an int"):
         tw.intrin.mma("float16").width({})

@@ -120,7 +120,7 @@ class _Rewriter:
         low = by // scale
         if by % scale or (extent % low and not low >= extent):
             parts = f"{digit.extent} values of scale {digit.scale}"
-            raise _NoDigitsError(f"`{e}` divides {parts}, which {divisor} does not part evenly")
+            raise _NoDigitsError(f"`{e}` divides {parts}, which {divisor} does not divide evenly")
         low = extent if low >= extent else low
         if remainder:
             made = split_of(digit.source, number(digit.lower_factor), low, scale)

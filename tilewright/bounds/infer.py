@@ -201,7 +201,8 @@ def _check_constant(stage: Stage, loop: Loop, extent: Expr, ends: tuple[ReadEnd,
             f"axis {loop.axis.name!r} of stage {stage.name!r}, {what}, has the extent `{as_read(extent, ends)}`, "
             "which is not constant",
             primitive=how,
-            fix="split the axis by a constant factor and take the inner loop (nparts= and the outer one, for vthreads)",
+            fix="split the axis by a constant factor and use the inner loop; for vthreads, split by "
+            "nparts= and use the outer loop",
             suspects=(Suspect((how,), (stage.name,), loop.axis.name),),
         )
 

@@ -75,7 +75,7 @@ def write_call(writer: CallWriter, e: n.Call) -> str:
     element, scope = address.buffer.dtype, address.buffer.scope
     if scope is MemoryScope.LOCAL and writer.dialect.has_threads:
         raise UserError(
-            f"{e.name} of {address.buffer.name!r} in local memory, which each thread has of its own",
+            f"{e.name} of {address.buffer.name!r} in local memory, but each thread has its own local memory",
             primitive="call_intrin",
             fix="load and store it: no other thread sees it; or keep common data in shared or global memory",
         )

@@ -25,7 +25,7 @@ class GenericFunc:
         form = next((self._forms[key] for key in keys if key in self._forms), self._default)
         if form is None:
             raise UserError(
-                f"the function {self.name!r} has no form for {target or 'no target'}",
+                f"the function {self.name!r} has no implementation for {target or 'no target'}",
                 primitive="generic_func",
                 fix=f"register one for a key of the target ({', '.join(keys) or 'there is none'}), or set_default",
             )
@@ -49,7 +49,7 @@ class GenericFunc:
             taken = next((each for each in keys if each in self._forms and not allow_override), None)
             if taken is not None:
                 raise UserError(
-                    f"the function {self.name!r} has a form for {taken!r} already",
+                    f"the function {self.name!r} has an implementation for {taken!r} already",
                     primitive="generic_func",
                     fix="pass allow_override=True",
                 )

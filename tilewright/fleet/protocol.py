@@ -237,6 +237,6 @@ def read_outcome(text: Any) -> Outcome:
 def _stranger(how: str) -> UserError:
     """The error for a worker of another protocol."""
     return UserError(
-        f"a worker announces itself in other words ({how})",
+        f"the announcement of a worker is not understood ({how})",
         fix="start workers of the same version of Tilewright as the tuner",
     )

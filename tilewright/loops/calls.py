@@ -65,7 +65,7 @@ def refuse_packed(call: Call) -> None:
     """UserError for the call of a packed function, which is Python, in compiled code."""
     if call.name == RETURN:
         raise UserError(
-            f"`{call}` stands inside a kernel",
+            f"`{call}` is inside a kernel",
             primitive="ret",
             fix="return outside of thread loops, or build for llvm: its host code runs the loops",
         )
@@ -84,7 +84,7 @@ def refuse_nested(e: Expr, stmt: Any) -> None:
     for at in post_order(e):
         if (at is not e or e is not whole) and has_effect(at) and any(True for _ in addresses(at)):
             raise UserError(
-                f"`{at}`, which may write memory, stands inside of `{e}`",
+                f"`{at}`, which may write memory, is a part of `{e}`",
                 primitive=at.name,
                 fix="give it a name first: x = ib.let('x', call)" if at is not e else "call it before the statement",
             )

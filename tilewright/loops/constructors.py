@@ -171,11 +171,11 @@ def make_producer_load(producer: Any, indices: Any, span: Any = None) -> Expr:
 
 
 def make_let(var: Any, value: Any, body: Any, span: Any = None) -> Stmt:
-    """`var` stands for `value`, which is computed once, within the body."""
+    """`var` has the value `value`, which is computed once, within the body."""
     name, e = _variable(var, "LetStmt"), as_expr(value)
     if name.dtype != e.dtype:
         raise UserError(
-            f"{name.name} of type {name.dtype} stands for `{e}` of type {e.dtype}",
+            f"{name.name} of type {name.dtype} has the value `{e}` of type {e.dtype}",
             primitive="LetStmt",
             fix="give both one type",
         )

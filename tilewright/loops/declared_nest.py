@@ -149,7 +149,7 @@ class DeclaredNest(StageNest):
             if buffer.dtype != held.dtype:
                 refuse(
                     f"buffer {buffer.name!r} of the intrinsic {self.intrin.name!r} has elements of {buffer.dtype}, but "
-                    f"stands for a region of {held.name!r}, of {held.dtype}",
+                    f"represents a region of {held.name!r}, of {held.dtype}",
                     f'declare it with dtype="{held.dtype}"',
                 )
             own, theirs = buffer.strides, held.strides
@@ -184,7 +184,7 @@ class DeclaredNest(StageNest):
         region = ", ".join(str(e) for e in place.origin)
         refuse(
             f"buffer {buffer.name!r} of the intrinsic {self.intrin.name!r} has {what} = {expected}, but the region "
-            f"that it stands for, of {place.buffer.name!r} from [{region}] on, has `{actual}`",
+            f"that it represents, of {place.buffer.name!r} from [{region}] on, has `{actual}`",
             "declare the buffer with offset_factor=1"
             if what == "elem_offset"
             else 'declare the buffer with a variable in that place: strides=[te.var("s"), 1]',

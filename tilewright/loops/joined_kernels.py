@@ -90,8 +90,7 @@ def _check_blocks(first: For, bodies: list[Stmt], buffers: list[Buffer]) -> None
                         f"one kernel. Blocks of one loop may access elements of {a.buffer.name!r} that other blocks "
                         "access in another loop: blocks cannot wait for each other",
                         primitive="lower",
-                        fix=f"allocate {buffers[0].name} inside of each of the loops, which are kernels of their own "
-                        "then",
+                        fix=f"allocate {buffers[0].name} inside each of the loops, so that they are separate kernels",
                     )
 
 

@@ -197,7 +197,7 @@ class Buffer:
             if times is not None:
                 return tuple(times if at == d else const(0, "int32") for at in range(len(self.shape)))
         raise UserError(
-            f"the elements of buffer {self.name!r} lie apart along its last dimension, so that no index is {flat} "
+            f"the elements of buffer {self.name!r} are not contiguous along its last dimension, so no index is {flat} "
             "elements from the first",
             primitive="access_ptr",
             fix="leave offset out, or declare the last stride as 1",

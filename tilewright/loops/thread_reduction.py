@@ -65,7 +65,7 @@ class ThreadReductionNest(StageNest):
                 inner = self.loops[self._serial_from].axis.name
                 raise UserError(
                     f"the threads of stage {self.stage.name!r} combine results, but its data loop {loop.axis.name!r} "
-                    f"stands inside the reduction loop {inner!r}",
+                    f"is inside the reduction loop {inner!r}",
                     primitive="bind",
                     fix=f"put the data loop outside: s[{self.stage.name}].reorder({loop.axis.name}, {inner})",
                 )

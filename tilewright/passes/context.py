@@ -93,7 +93,7 @@ def _only(accepted: Any) -> Callable[[Options, Any, str], Options]:
 
 _SETTLED = {
     "tir.LoopPartition": "loops are always partitioned if that removes guards from their bodies",
-    "tir.InjectDoubleBuffer": "s[B].double_buffer() and s[B].pipeline(depth) say it of a stage",
+    "tir.InjectDoubleBuffer": "use s[B].double_buffer() or s[B].pipeline(depth) for a stage",
     "tir.HoistIfThenElse": "the back end's compiler hoists conditions",
     "tir.RemoveNoOp": "loops without effect are left out",
     "tir.Simplify": "expressions are simplified as far as rules go",

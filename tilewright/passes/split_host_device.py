@@ -92,7 +92,7 @@ def _refuse_parallel(kernel: Stmt) -> None:
                 f"the loop {node.var.name!r} of stage {last_stage(node)!r} is distributed over CPU threads, but is "
                 "inside a kernel",
                 primitive="parallel",
-                fix="bind it to a thread axis, or leave it as it is",
+                fix="bind it to a thread axis, or do not make it parallel",
                 suspects=(Suspect(("parallel",), (last_stage(node),)),),
             )
 

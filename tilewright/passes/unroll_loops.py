@@ -179,8 +179,8 @@ def _check_size(weight: _Weight, target: Target) -> None:
         f"reasonable time. {weight.longest[0]:,} of them come from the loop {name!r} of stage {stage!r}, of "
         f"{loop.extent} iterations",
         primitive="unroll",
-        fix=f"split {name!r} by a small factor and unroll the inner loop only, or lower auto_unroll_max_step if "
-        "that pragma asked for it",
+        fix=f"split {name!r} by a small factor and unroll the inner loop only, or reduce the value of the "
+        "pragma auto_unroll_max_step",
         suspects=(Suspect(("unroll", "pragma", "bind"), (stage,), name), Suspect(("pragma",))),
     )
 

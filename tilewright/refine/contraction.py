@@ -155,7 +155,8 @@ def _check_staged(schedule: Schedule, bounds: Bounds, operand: Load, stage: Stag
         name = operand.source.name
         where = "global" if held is None else held.scope.value
         refuse(
-            f"the operand {name!r} of stage {stage.name!r} lies in {where} memory, and the lanes of a warp share tiles",
+            f"the operand {name!r} of stage {stage.name!r} is in {where} memory, but the lanes of a warp read "
+            "tiles in shared memory",
             f"s.cache_read({name}, 'shared', [{stage.name}]), computed at a loop of {stage.name!r} outside of the "
             "tensorized ones",
         )
@@ -195,7 +196,7 @@ def _check_role(axis: IterVar, stage: Stage, in_a: bool, in_b: bool, operands: t
         refuse(f"{name} is summed over, but does not index both {shown}", "reorder it outside of the tensorized loops")
     if axis.kind is not AxisKind.REDUCE and in_a and in_b:
         refuse(
-            f"{name} indexes both {shown}: every iteration is a product of its own",
+            f"{name} indexes both {shown}: every iteration is a separate product",
             "reorder it outside of the tensorized loops",
         )
     if axis.kind is not AxisKind.REDUCE and not (in_a or in_b):

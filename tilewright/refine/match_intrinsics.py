@@ -192,7 +192,7 @@ def _dealt_reader(
     if bound or len(set(axes.values())) != len(axes):
         refuse(
             f"the loops {names(bound or inside)} of stage {stage.name!r}, inside of the loop at which {name!r} is "
-            "computed, are not loops that lanes can share out",
+            "computed, cannot be distributed over lanes",
             f"bind loops outside of the loop at which {name!r} is computed",
         )
     rows, columns = (tuple(axes[place] for place in places) for places in (fragment.rows, fragment.columns))

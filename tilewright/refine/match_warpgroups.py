@@ -161,6 +161,6 @@ def _check_lines(
         if not isinstance(part.extent, IntImm) or last >= part.extent.value:
             refuse(
                 f"stage {name!r} in shared memory has the extent {part.extent}, but the warpgroups of stage "
-                f"{before.stage.name!r} read up to index {last}, rows that nobody needs included",
+                f"{before.stage.name!r} read up to index {last}, including unneeded rows",
                 "pad the operand: te.compute((padded, k), lambda i, x: te.if_then_else(i < m, A[i, x], 0))",
             )

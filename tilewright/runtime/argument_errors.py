@@ -88,7 +88,7 @@ def check_array(entry: EntryPoint, position: int, arg: Any, kind: str, first: De
     if (arg.strides is not None or arg.offset) and not want.strided:
         held = f"strides {arg.strides}" if arg.strides is not None else f"an offset of {arg.offset} elements"
         raise UserError(
-            f"{who} has {held}, but the program was built for elements that follow each other",
+            f"{who} has {held}, but the program was built for contiguous elements",
             fix="pass a contiguous copy (nd.array(x.numpy(), x.device)), or build with binds={tensor: "
             "tir.decl_buffer(shape, dtype, strides=[...])}",
         )
@@ -209,8 +209,8 @@ class ArgumentErrors:
         """A stride other than the declared one."""
         strides = array.strides or packed(array.shape)
         raise UserError(
-            f"{_who(self.entry, position)} has strides {strides}: that of dimension {axis} is {strides[axis]}, but "
-            f"the program was built for {want}",
+            f"{_who(self.entry, position)} has strides {strides}: the stride of dimension {axis} is {strides[axis]}, "
+            f"but the program was built for {want}",
             fix="pass a copy with the declared strides, or declare the stride as a variable",
         )
 

@@ -226,7 +226,9 @@ class NDArray:
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         if copy is False:  # NumPy's protocol wants this error
-            raise ValueError("the values of an array on a device cannot be had without a copy: leave out copy=False")
+            raise ValueError(
+                "the values of an array on a device cannot be returned without a copy: leave out copy=False"
+            )
         data = self.numpy()
         return data if dtype is None else data.astype(dtype)
 

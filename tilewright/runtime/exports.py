@@ -55,7 +55,7 @@ def _format(path: Path, fmt: Any, kind: str, primitive: str) -> str:
     said = _NAMES.get(ending)
     if fmt and said not in (None, fmt):
         raise UserError(
-            f"{path.name} says another format than fmt={fmt!r}", primitive=primitive, fix=f'call it "{path.stem}.{fmt}"'
+            f"{path.name} has another ending than fmt={fmt!r}", primitive=primitive, fix=f'call it "{path.stem}.{fmt}"'
         )
     chosen = fmt or said or ARCHIVE
     if chosen not in known or (ending in _PROMISES):

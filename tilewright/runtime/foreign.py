@@ -83,7 +83,7 @@ def _adopt(want: Any, a: Any) -> NDArray:
         a = a.detach()
     if want.written and library == "jax":
         raise UserError(
-            f"{want.name} is written, and arrays of JAX do not change",
+            f"{want.name} is written, but arrays of JAX are immutable",
             fix=f"pass a new array of ours for it, and share its memory: jax.dlpack.from_dlpack({want.name})",
         )
     return from_dlpack(a, read_only=not want.written)

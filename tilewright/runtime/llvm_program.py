@@ -24,7 +24,7 @@ def load_kernels(program: CompiledProgram) -> dict[str, Launcher]:
     """The kernels of a program, ready to be called."""
     if program.binary is None and program.target.startswith("c"):
         raise UserError(
-            "the program is C source, and no C compiler is on the PATH to make code of it",
+            "the program is C source, and no C compiler is on the PATH to compile it",
             primitive="call",
             fix="install one (apt-get install gcc) and build again, or build for llvm",
         )

@@ -122,7 +122,7 @@ def _passed(size: n.Var) -> str:
 
 def _no_memory(load: n.Load, mask: LLVMValue | None) -> LLVMValue:
     raise UserError(
-        f"`{load}` decides whether a call is right, which no entry point for C checks",
+        f"`{load}` is part of a check of the arguments, which a library for C does not make",
         primitive="export_library",
         fix="save the module as an archive for Python: save('module.tw')",
     )

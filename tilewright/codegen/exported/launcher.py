@@ -201,7 +201,7 @@ class EntryWriter(HostVisitor):
 
     def _unknown(self, what: str) -> UserError:
         return UserError(
-            f"the host's part of {self.signature.function.name!r} has the {what}, which a launcher in C cannot hold",
+            f"the host's part of {self.signature.function.name!r} has the {what}, which a launcher in C cannot contain",
             primitive="export_library",
             fix="save the module as an archive for Python: save('module.tw')",
         )

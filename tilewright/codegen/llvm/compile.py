@@ -129,7 +129,7 @@ def _foreign(target: Target, triple: str) -> str:
     if family_of(triple) in _KNOWN:
         return triple
     raise UserError(
-        f"target {str(target)!r}: -mtriple={triple} is not of a processor family that code is made for",
+        f"target {str(target)!r}: -mtriple={triple} is not of a supported processor family",
         primitive="Target",
         fix=f"give one of {', '.join(_KNOWN)}, or leave it out: then it is this machine, "
         f"{binding().get_process_triple()}",

@@ -120,7 +120,7 @@ class Expressions:
         if node.id in self.source.function.__code__.co_varnames:
             raise self.error(
                 node,
-                f"{node.id!r} has no value here on every way through the script",
+                f"{node.id!r} has no value here on some paths through the script",
                 f"assign {node.id} before the loop or the if",
             )
         known, found = self.source.outside(node.id)
@@ -253,8 +253,8 @@ class Expressions:
         if not isinstance(index, int):
             raise self.error(
                 node,
-                f"`{ast.unparse(node)}` takes a part of {_kind(array)} by an index that is not known as the script "
-                "is read",
+                f"`{ast.unparse(node)}` takes a part of {_kind(array)} by an index that is not known when the "
+                "script is parsed",
                 "loop with `for i in const_range(n)`",
             )
         if not -len(array) <= index < len(array):
@@ -306,7 +306,7 @@ class Expressions:
         if isinstance(node.func, ast.Name) and node.func.id not in self.names and not self._own(node.func.id):
             word = node.func.id
             if word in LOOPS:
-                raise self.error(node, f"{word}(...) stands outside of a for", f"for i in {word}(...):")
+                raise self.error(node, f"{word}(...) is used outside of a for", f"for i in {word}(...):")
             if word in ("allocate", "output_tensor"):
                 raise self.error(node, f"{word}(...) is not assigned to a name", f"b = {word}((n, m), 'float32')")
             if word == "len":

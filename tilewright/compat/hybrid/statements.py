@@ -182,7 +182,7 @@ class Reader(Expressions):
             raise self.error(target, f"{name!r} is {what}, which is not assigned to", "use another name")
         if not isinstance(value, (Expr, bool, int, float)):
             if len(use.stores) > 1:
-                raise self.error(target, f"{name!r} stands for more than one array or tuple", "use two names")
+                raise self.error(target, f"{name!r} is the name of more than one array or tuple", "use two names")
             self.names[name] = value
         elif use.is_constant:
             self.names[name] = self._kept(name, value) if isinstance(value, Expr) else value

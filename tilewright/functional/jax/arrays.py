@@ -41,7 +41,7 @@ def signed(call: OperatorCall) -> Signature:
     """Return the checked signature of a call."""
     if call.out is not None:
         raise UserError(
-            "out is given, and arrays of JAX do not change", primitive=call.name, fix="leave it out, and use the result"
+            "out is given, but arrays of JAX are immutable", primitive=call.name, fix="leave it out, and use the result"
         )
     seen = Arrays(*[_properties_of(call.name, what, a) for what, a in zip(ARRAYS, call.arrays, strict=True)])  # type: ignore[arg-type]
     _, text = custom(call.name, call.options.activation, seen.x.dtype)

@@ -61,11 +61,11 @@ def compute_at(schedule: Schedule, stage: Stage, parent: Stage, axis: IterVar) -
                 f"stage {stage.name!r} computes the first rows of the scan {scan.name!r}, so it is computed at the "
                 "scan, before its loop",
                 primitive="compute_at",
-                fix=f"leave {stage.name!r} in place; s[{scan.name}].compute_at(...) takes it along",
+                fix=f"leave {stage.name!r} in place; s[{scan.name}].compute_at(...) moves it, too",
             )
     if not _depends(schedule, parent, stage):
         raise UserError(
-            f"stage {parent.name!r} does not read {stage.name!r}, directly or through others",
+            f"stage {parent.name!r} does not read {stage.name!r}, directly or through other stages",
             primitive="compute_at",
             fix=f"compute {stage.name!r} at a stage that reads it: "
             + (", ".join(r.name for r in schedule.readers(stage.id)) or "there is none"),

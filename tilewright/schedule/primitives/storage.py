@@ -25,7 +25,7 @@ def storage_align(schedule: Schedule, stage: Stage, axis: IterVar, factor: Any, 
     has_loops(stage, "storage_align", inlined=True)
     if isinstance(stage.op, ExternOp):
         raise UserError(
-            f"stage {stage.name!r} is computed by a statement, which says itself how its storage lies",
+            f"stage {stage.name!r} is computed by a statement, which determines its own storage",
             primitive="storage_align",
             fix="give the array another shape in the statement",
         )
@@ -63,7 +63,7 @@ def storage_swizzle(schedule: Schedule, stage: Stage) -> tuple[Schedule, None]:
     no_output(schedule, stage, "storage_swizzle", "is in the caller's memory, with the caller's layout")
     if isinstance(stage.op, ExternOp):
         raise UserError(
-            f"stage {stage.name!r} is computed by a statement, which says itself how its storage lies",
+            f"stage {stage.name!r} is computed by a statement, which determines its own storage",
             primitive="storage_swizzle",
             fix="exchange the pieces in the statement",
         )
@@ -93,7 +93,7 @@ def set_store_predicate(schedule: Schedule, stage: Stage, predicate: Any) -> tup
     has_loops(stage, "set_store_predicate", inlined=True)
     if isinstance(stage.op, ExternOp):
         raise UserError(
-            f"stage {stage.name!r} is computed by a statement, which says itself when it stores",
+            f"stage {stage.name!r} is computed by a statement, which determines its own stores",
             primitive="set_store_predicate",
             fix="put the stores under an if of the statement",
         )

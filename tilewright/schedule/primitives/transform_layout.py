@@ -74,7 +74,8 @@ def transform_layout(schedule: Schedule, stage: Stage, indices: Sequence[Expr]) 
             f"({', '.join(f'{axis.name}: {_extent(axis)}' for axis in old)}): "
             + ("; ".join(found.errors) or f"they have {places} places"),
             primitive="transform_layout",
-            fix="give each element one place and each place one element; split extents by factors that divide them",
+            fix="map each element to one index, and each index to one element; split extents by factors that divide "
+            "them",
         )
     axes = tuple(
         IterVar(_name(e, d), Range(const(int(part.hi) + 1, "int32")), AxisKind.DATA)

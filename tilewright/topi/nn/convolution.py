@@ -73,7 +73,9 @@ def _check_groups(channels: Any, filters: Any, groups: Any, arguments: tuple[str
     for extent, what in ((channels, f"{arguments[0]}'s channels"), (filters, f"{arguments[1]}'s filters")):
         if groups < 1 or (isinstance(extent, IntImm) and extent.value % groups):
             raise UserError(
-                f"{what}, {extent}, do not part into groups={groups}", primitive=primitive, fix="give a common divisor"
+                f"{what}, {extent}, do not divide into groups={groups}",
+                primitive=primitive,
+                fix="give a common divisor",
             )
 
 

@@ -86,7 +86,7 @@ class DropletSearch(Search):
             raise UserError(
                 f"start_position={start!r} is not a point of the space",
                 primitive="DropletTuner",
-                fix=f"give the place of each knob's choice, below {dims}",
+                fix=f"give the index of each knob's choice, below {dims}",
             )
         point = tuple(int(place) for place in start)
         if not self.space.admits(point):

@@ -51,7 +51,7 @@ class Indices:
         listed = isinstance(knob, (list, tuple)) or (isinstance(knob, np.ndarray) and knob.ndim == 1)
         if not (listed and len(knob) == len(self.dims) and all(map(_is_place, knob, self.dims))):
             raise UserError(
-                f"{knob!r} is not the place of each knob's choice",
+                f"{knob!r} is not the index of each knob's choice",
                 primitive="knob2point",
                 fix=f"give {len(self.dims)} numbers, below {list(self.dims)}",
             )

@@ -191,7 +191,7 @@ class ConfigSpace(Ambient, Indices):
         listed = given and len(point) == len(self.dims)
         if not listed:
             raise UserError(
-                f"{point!r} is not the place of each knob's choice, which is a whole number",
+                f"{point!r} is not the index of each knob's choice, which is a whole number",
                 primitive="index",
                 fix=f"give {len(self.dims)} numbers",
             )
