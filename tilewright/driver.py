@@ -84,8 +84,8 @@ class _Recipe:
         records: list[PassRecord] = []
         start = time.perf_counter()
         scheduled = Refined(self.bounds)
-        around = PassContext.current().options  # as for finishing passes: the options of the build, not of `lower`
-        refined = scheduled if target is None else refine(self.schedule, self.bounds, target, around)
+        build_options = PassContext.current().options  # refinement reads the options of the build, not of `lower`
+        refined = scheduled if target is None else refine(self.schedule, self.bounds, target, build_options)
         crowded = () if target is None else register_remarks(self.schedule, refined.bounds, target, self.steps)
         for each in (*refined.remarks, *crowded):
             remark(each)

@@ -178,7 +178,7 @@ def _apart(kind: Any, terms: Affine, limit: int) -> Expr:
 
 
 def turned(form: Affine) -> bool:
-    """Whether the form has to change its sign to stand as printed: its largest term, sizes aside, is positive."""
+    """Whether to negate the form for printing, so that its largest term (sizes left out) is positive."""
     values = form.terms.values()
     if min(values) > 0 or max(values) < 0:
         return min(values) < 0

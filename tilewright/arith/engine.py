@@ -53,7 +53,7 @@ def _index(e: Expr, facts: Facts) -> Expr:
 def _keep_overflowing(root: Expr, facts: Facts) -> None:
     """Make sums at and below `root` opaque if their folded constants do not fit: overflowing sums stay as written.
 
-    The innermost come first, so that outer ones may fit again.
+    Inner sums come first, because an outer sum may fit once an inner one is opaque.
     """
     for e in _sums(root):
         facts.forms.pop(e, None)  # it may contain expressions that are opaque by now

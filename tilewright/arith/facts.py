@@ -212,7 +212,7 @@ class Facts:
             self.high[atom] = min(form.const, self.high.get(atom, form.const))
 
     def _learn_residue(self, form: Affine) -> None:
-        """From a remainder of atom by c, rounded either way, that is r: atom is r modulo c."""
+        """Learn from x rem c == r, with either rounding, that x is r modulo c."""
         if len(form.terms) != 1:
             return
         ((atom, k),) = form.terms.items()

@@ -40,7 +40,7 @@ def _variable(e: n.Var, facts: Facts) -> Affine:
 
 
 def _product(e: n.Mul, facts: Facts) -> Affine:
-    """Neither side is written as a constant; either may turn out to be one."""
+    """Return the form of a * b. Neither is a constant as written, but either may simplify to one."""
     a, b = linear(e.a, facts), linear(e.b, facts)
     if (len(a.terms) + 1) * (len(b.terms) + 1) > _MOST_PRODUCTS:
         return atom(n.Mul(write(a, facts), write(b, facts)))

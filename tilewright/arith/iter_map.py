@@ -399,7 +399,7 @@ def inverse_affine_iter_map(iter_map: Sequence[IterSumExpr], outputs: Sequence[A
             order.append(mark)
 
     def bring(split: IterSplitExpr, value: Expr) -> None:
-        """Add the digits that a split says to its mark."""
+        """Add the digits of a split to the value of its mark."""
         part = multiply(value, split.lower_factor)
         before = values.get(split.source)
         values[split.source] = part if before is None else add(before, part)
@@ -433,7 +433,7 @@ def inverse_affine_iter_map(iter_map: Sequence[IterSumExpr], outputs: Sequence[A
 
 
 def _take_apart(total: IterSumExpr, value: Expr, bring: Any) -> None:
-    """Tell each split of a sum its part of the sum's value."""
+    """Assign to each split of a sum its part of the sum's value."""
     rest = simplify(subtract(value, total.base))
     for arg in total.args:
         part = floordiv(rest, arg.scale)

@@ -131,7 +131,7 @@ def _alike(forms: Sequence[Affine | None]) -> Callable[[int], Sequence[int]]:
 
 
 def _follows(wanted: Affine, given: Affine, facts: Facts) -> bool:
-    """Whether wanted >= 0 follows from given >= 0: given taken away as often as cancels a shared term."""
+    """Whether wanted - m * given is provably >= 0, with the m > 0 that cancels their first shared term."""
     for atom, k in given.terms.items():
         own = wanted.terms.get(atom, 0)
         if own * k > 0 and own % k == 0:

@@ -28,7 +28,10 @@ def nonneg(form: Affine, facts: Facts) -> bool:
 
 
 def _by_arguments(form: Affine, facts: Facts, budget: int) -> bool:
-    """With an argument in place of a Min or Max: any of a Max that is added, all of a Min."""
+    """Prove by cases, with one Min or Max replaced by its arguments.
+
+    For a Min that is added, the proof must succeed with each argument; for a Max, with one.
+    """
     found = in_terms_of_arguments(form, facts, Min) if budget > 1 else None
     if found is None:
         return False
@@ -48,7 +51,7 @@ def in_terms_of_arguments(
     choices = [atom for atom in form.terms if isinstance(atom, (Min, Max))]
     if not choices:
         return None
-    # Expressions with bounds by all arguments, first: their bounds may then differ from one to the other.
+    # Prefer a choice that needs all results: the bounds of other choices may then differ from one result to the next.
     every, choice = max(((isinstance(at, extreme) == (form.terms[at] > 0), at) for at in choices), key=itemgetter(0))
     k = form.terms[choice]
     rest = form.plus(Affine({choice: 1}, 0, form.dtype), -k)

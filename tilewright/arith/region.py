@@ -281,7 +281,7 @@ _ATOMS: dict[type, Callable[[Any, Mapping[Var, Range], Facts], Ends | None]] = {
     n.Cast: _cast,
 }
 _WRAPPING_ATOMS = {kind: _ATOMS[kind] for kind in (n.Var, n.SizeVar, n.Min, n.Max, n.Select, n.IfThenElse, n.Cast)}
-"""Operators on wrapping integers with a result that is always the value of an operand."""
+"""Operators that return one of their operands, so that they are exact for integers that wrap."""
 
 
 def solve_extent(lo: Expr, hi: Expr, facts: Facts = EMPTY) -> tuple[Expr, bool]:

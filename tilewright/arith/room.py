@@ -1,9 +1,8 @@
 """Whether a sum can be computed in its type: intermediate results of a rewritten expression may not overflow.
 
-Quotients, remainders, comparisons and minima see a value that has wrapped, and their result is then another. So a
-rewrite that divides or compares another sum than the program did is done only if that sum fits its type for all values.
-All that is known of a variable without bounds is its type. Sums themselves need no such care: if their value fits, it
-is right in any order.
+Quotients, remainders, comparisons and minima of a value that has wrapped give another result. So a rewrite that divides
+or compares another sum than the program did is done only if that sum fits its type for all values. A variable without
+bounds may have any value of its type. Sums themselves need no such care: if their value fits, it is right in any order.
 """
 
 from __future__ import annotations
@@ -63,9 +62,9 @@ def terms_have_room(items: Iterable[tuple[Expr, int]], const: int, dtype: DType,
 
 
 def _limits(e: Any, facts: Facts) -> tuple[Bound, Bound]:
-    """Bounds of an integer without constant ones: all that is computed fits its type, and so do the parts of it.
+    """Bounds of an integer without constant bounds: a computed value fits its type, and so do its parts.
 
-    A loop over n // 32 blocks then counts to 2**26, and its variable times 32 fits as n does.
+    A loop over n // 32 blocks then counts to 2**26. Its variable times 32 fits, because n does.
     """
     found = facts.limits.get(e)
     if found is not None:

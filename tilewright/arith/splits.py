@@ -120,7 +120,7 @@ def remainder(form: Affine, divisor: int, facts: Facts) -> Affine:
 def _unwrapped(form: Affine, modulus: int, facts: Facts) -> Affine | None:
     """form % modulus without the operator, if all values lie within one period.
 
-    The coefficients count modulo `modulus`: as they are, else as small as they get, on both sides of 0.
+    If it helps, coefficients are reduced modulo `modulus`: to 0 and above, then to the range around 0.
     """
     terms = form.terms
     for attempt in range(3):

@@ -144,7 +144,7 @@ def _ends_rows(flow: Dataflow, op: Operation) -> bool:
 
 
 def _are(readers: list[Operation], op: Operation, others: set[Operation]) -> bool:
-    """Return whether readers are one operation, `op`, and others that it reads."""
+    """Whether every reader is `op` or one of the `others`."""
     return all(reader is op or reader in others for reader in readers)
 
 

@@ -138,9 +138,9 @@ def _check(
 def _wrapping(
     stage: str, read: GuardedRead, dimension: int, spans: Mapping[Var, Ends], occurs: frozenset[Expr]
 ) -> Iterator[ReadCheck]:
-    """The checks of an index that the first condition around its read compares, and that its type does not hold.
+    """Yield the checks of an index that may overflow its type and is compared by the first condition around its read.
 
-    There the condition is useless: a value that has wrapped passes a comparison with one end.
+    That condition does not protect the read: a value that has wrapped passes a comparison with one end.
     """
     index = read.load.indices[dimension]
     first = read.conditions[0].expr if read.conditions else None

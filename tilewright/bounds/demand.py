@@ -99,7 +99,7 @@ def _numbers(own: Loop, outer: tuple[Loop, ...]) -> list[Var]:
 
 
 def _computed(first: Expr, step: Expr | None, places: list[tuple[Expr, Facts]], numbers: list[Var]) -> bool:
-    """Whether all places equal a thread's number; if there is a step, whether they lie whole steps from `first`."""
+    """Whether all places equal one thread number or, with a step, lie at `first` plus multiples of the step."""
     if step is None:
         return any(all(prove(equal(place, number), facts) for place, facts in places) for number in numbers)
     return all(prove(equal(floormod(subtract(place, first), step), 0), facts) for place, facts in places)

@@ -1,4 +1,4 @@
-"""Ends of reduction axes that are read from tensors: variables to bounds and passes, which the nest binds to values.
+"""Ends of reduction axes that are read from tensors. Bounds and passes see variables; the nest binds them to values.
 
 for i in range(n):
     r_extent = L[i]                     # before the first loop of the axis r

@@ -149,7 +149,7 @@ def auto_command(
     budget: Annotated[
         str | None,
         typer.Option(
-            "--budget", metavar="TIME", help="Measure no new candidate after that: 15s, 2m, 1h.", show_default="none"
+            "--budget", metavar="TIME", help="Start no candidate after this time (15s, 2m, 1h).", show_default="none"
         ),
     ] = None,
     log: Annotated[
@@ -158,7 +158,7 @@ def auto_command(
     ] = None,
     precision: Annotated[
         str,
-        typer.Option("--precision", metavar="ieee|fp32|tf32|tf32_cut", help="Of products of float32, at least."),
+        typer.Option("--precision", metavar="ieee|fp32|tf32|tf32_cut", help="Least precision of float32 products."),
     ] = "fp32",
 ) -> None:  # fmt: skip
     """Make the schedule of a program automatically, and print it as Python."""

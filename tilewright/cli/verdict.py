@@ -40,8 +40,8 @@ def verdict(
 ) -> tuple[list[str], bool]:
     """Return a table of times, and whether the best computes the same as NumPy, in float64 and on poisoned output.
 
-    The table has the default configuration as well, and the libraries. The times of a search that has just confirmed
-    them come from the confirmation, which decided; others are measured here.
+    The table also has the default configuration and the libraries. Times that the search has just confirmed are reused;
+    others are measured here.
     """
     best, first = layer.winner, layer.runs[0]
     if best is None or best.tally.best is None:

@@ -116,7 +116,7 @@ class ExprWriter:
         return text
 
     def write(self, e: n.Expr, at_least: int = 0) -> str:
-        """The same as `__call__`, for recursion: Python uses C stack to call an object, and none to call a method."""
+        """The same as `__call__`, for recursion: method calls use no C stack, calls of objects do."""
         text, level = self._text(e)
         return text if level >= at_least else f"({text})"
 

@@ -1,4 +1,4 @@
-"""Divisors that a kernel need not compare with 0, because it does not run if they are 0."""
+"""Divisors that are positive in every launch of a kernel, because a launch with a zero size does not happen."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def positive_in(kernel: Kernel) -> frozenset[n.Expr]:
     """Return the expressions that are positive in every launch of a kernel: extents of its grid and of the buffers it
     stores to.
 
-    Among them are the sizes that would make such an extent 0 if they were 0. An array that it only reads may be empty.
+    Sizes that are factors of such an extent are positive, too. An array that the kernel only reads may be empty.
     """
     stored = [_positive(p.shape) for p in kernel.params if isinstance(p, Buffer) and p in kernel.written]
     common = frozenset.intersection(*stored) if stored else frozenset()

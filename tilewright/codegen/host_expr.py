@@ -46,7 +46,7 @@ class HostExpr:
         return self.write(e)
 
     def write(self, e: Any) -> str:
-        """`__call__`, on the way down: calls of methods take no C stack, calls of objects do."""
+        """The same as `__call__`, for recursion: method calls use no C stack, calls of objects do."""
         if isinstance(e, n.Var):
             return self.names(e)
         if isinstance(e, (n.IntImm, n.FloatImm)):

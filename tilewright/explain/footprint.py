@@ -70,7 +70,8 @@ def _covered(size: int, steps: Sequence[Step], offsets: Sequence[int], line: int
 def _levels(run: int, steps: Sequence[Step], line: int) -> tuple[int, list[Step]]:
     """Return the bytes of a piece that steps leave without a gap of a line, and the steps that repeat it farther away.
 
-    If a step is a multiple of another step within its reach, both are joined: ten rows, if three rows overlap eight.
+    A step within the reach of a smaller one is joined to it: windows of three rows at eight neighbouring places are ten
+    rows.
     """
     far: list[Step] = []
     for stride, extent in sorted(steps):

@@ -49,7 +49,7 @@ _BINARY: dict[type, Callable[[Any, Any], Any]] = {
 }
 _DIVISIONS = (n.FloorDiv, n.FloorMod, n.Div, n.Mod)
 _OF_BITS = frozenset("bitwise_and bitwise_or bitwise_xor bitwise_not shift_left shift_right".split())
-"""Functions with the same value in 64 bits as in fewer bits, if the latter fits."""
+"""Functions with a 64-bit result that equals the narrower result, if that fits."""
 
 
 class Points:

@@ -1,4 +1,4 @@
-"""Node classes as the legacy API hands them out: called, they check and convert; asked by `isinstance`, they are nodes.
+"""Node classes of the legacy API. Calling one checks and converts; `isinstance` treats it as the node class.
 
 tir.Add(a, 1)               # what `a + 1` builds
 isinstance(e, tir.Add)      # whether e is a sum

@@ -1,4 +1,4 @@
-"""The intrinsic functions by which legacy programs say how a matrix instruction is done."""
+"""The intrinsic functions with which legacy programs describe matrix instructions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MATRIX_CALLS = ("tvm_load_matrix_sync", "tvm_store_matrix_sync", "tvm_mma_sync",
 
 
 def matrix_call(name: str) -> Expr:
-    """The call of one of them: which one it is is all that counts."""
+    """Return a call of a matrix intrinsic. Only its name matters."""
     return Call(name, (), INT32)
 
 

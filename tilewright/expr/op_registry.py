@@ -57,7 +57,7 @@ def register_op_attr(op_name: Any, attr_key: str, value: Any = None, level: int 
         "TCallEffectKind" says whether it has effects (`tir.CallEffectKind.Pure`: none), "<target>.FLowerIntrinsic" is
         a rule; others are kept. Without a value, the call returns a decorator.
     level
-        Of several values, that of the highest level counts.
+        If several values are registered, the highest level wins.
 
     Raises
     ------
@@ -106,7 +106,7 @@ def register_intrin_lowering(op_name: Any, target: str, *, f: Rule | None = None
     f
         The rule; without one, the call returns a decorator.
     level
-        Of several rules for one target, that of the highest level counts.
+        If several rules are registered for one target, the highest level wins.
 
     Raises
     ------

@@ -60,7 +60,7 @@ class ExprPrinter:
         return self.text(e)[0]
 
     def write(self, e: n.Expr) -> str:
-        """The text of `e`, on the way down: calls of methods take no C stack, calls of objects do."""
+        """The same as `__call__`, for recursion: method calls use no C stack, calls of objects do."""
         return self.text(e)[0]
 
     def text(self, e: n.Expr) -> tuple[str, int]:

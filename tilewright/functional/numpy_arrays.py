@@ -47,8 +47,8 @@ def call(name: str, x: np.ndarray, w: Any, bias: Any, residual: Any, out: Any, o
     except (KeyError, TypeError):
         pass
     except AttributeError:
-        key = []  # without a hash: the call is not kept
-    if any(library_name(type(a)) == "jax" for a in (w, bias, residual)):  # such as traced weights
+        key = []  # cannot be hashed, so that the call is not kept
+    if any(library_name(type(a)) == "jax" for a in (w, bias, residual)):  # a traced weight, for example
         from .jax import arrays as jax_arrays
 
         return jax_arrays.call(name, x, w, bias, residual, out, options)

@@ -1,6 +1,6 @@
 """Statements as the legacy API makes them: `tir.For(i, 0, 8, tir.ForKind.SERIAL, body)`.
 
-Each checks its arguments and builds a node of `nodes.py`; asked by `isinstance`, it is that node's class.
+Each checks its arguments and builds a node of `nodes.py`; `isinstance` treats it as that node's class.
 """
 
 from __future__ import annotations

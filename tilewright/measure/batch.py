@@ -70,7 +70,7 @@ class Batch:
         self.given: dict[int, Job] = {}
         """By number: the jobs that have no outcome yet."""
         self.jobs: list[Job] = []
-        """All jobs with their targets resolved, without loop nests after their outcome."""
+        """All jobs, with resolved targets. A finished job no longer holds its loop nest."""
         self.unbuilt: deque[int] = deque()
         self.built: dict[int, Built] = {}
         self.runnable: deque[int] = deque()

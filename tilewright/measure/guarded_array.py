@@ -151,11 +151,10 @@ class GuardedArray:
 
 
 def _divisible(size: int, on: Device) -> NDArray:
-    """The memory of arrays and guards.
+    """Allocate memory that is divided into arrays and guards.
 
-    OpenCL names a place within memory by a buffer of its own, a part of another one. NVIDIA's driver finds memory for a
-    buffer when it is first used. If a part is used before the whole, it gets separate memory, without
-    the guards beside it. So the whole is used first.
+    OpenCL names a place within memory by a sub-buffer. NVIDIA's driver allocates a buffer when it is first used. If a
+    part is used before the whole, it gets separate memory, without the guards beside it. So the whole is used first.
     """
     made = empty(size, "uint8", on)
     if on.kind == "opencl":

@@ -36,7 +36,7 @@ _libc = ctypes.CDLL(None)
 THREADS, FILES = "threads", "open files"
 _OOM = "/proc/self/oom_score_adj"
 _WATCHED = (builtins, math, np, os, time)
-"""Modules in which a function that work replaces would be the next work's, too: about 1,000 names, 40 µs."""
+"""Modules in which a replaced function would affect the next work. A check of their 1,000 names takes 40 µs."""
 LARGEST_GROWTH = 256 << 20
 """Bytes that a process may gain before another one takes its place."""
 
@@ -83,7 +83,7 @@ def descendants(pid: int) -> list[int]:
 
 
 def kill_descendants(pid: int) -> None:
-    """Kill all processes below one, which must not make more of them meanwhile: it is stopped, or this one."""
+    """Kill all descendants of a process. It must start no more meanwhile: it is stopped, or it is this process."""
     stopped: set[int] = set()
     for _ in range(_ROUNDS):  # stopped processes start no others, so the list comes to an end
         fresh = [one for one in descendants(pid) if one not in stopped]

@@ -179,7 +179,7 @@ def _take_residual(found: Chain, static: set[Node], folds: bool, taken: set[Node
         return False
     larger = _branch_to(other, static, taken)
     if larger is not None and larger.conv.args[0] is found.x and _has_larger_window(larger.conv, found.conv):
-        return False  # which has room for this one
+        return False  # the larger window contains this one
     found.residual = other
     found.nodes.append(node)
     found.parts.append("addition")

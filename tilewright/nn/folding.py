@@ -17,9 +17,14 @@ from torch.fx import Graph, GraphModule, Node
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
 Affine = tuple[Any, ...]
-"""A step `y * scale + shift` per channel: ("batch_norm", mean, variance, weight, bias, epsilon), ("scale", tensor) or
-("shift", tensor). Or an addition: of a convolution of the same input, ("branch", weight, bias, steps, offsets), or of
-the input itself, ("identity", offsets). Offsets place the smaller window inside the larger one."""
+"""An affine step per channel, or an addition that the weight can include:
+
+- ("batch_norm", mean, variance, weight, bias, epsilon), ("scale", tensor), ("shift", tensor);
+- ("branch", weight, bias, steps, offsets): a convolution of the same input is added;
+- ("identity", offsets): the input itself is added.
+
+Offsets place the smaller window inside the larger one.
+"""
 
 
 def fold(weight: Any, bias: Any, steps: Sequence[Affine], groups: int, last: bool) -> tuple[Any, Any]:
@@ -45,7 +50,7 @@ def _order(last: bool) -> Any:
 
 
 def _fold_unrounded(weight: Any, bias: Any, steps: Sequence[Affine], groups: int) -> tuple[Any, Any]:
-    """Return the folded weight and bias before rounding."""
+    """Return the folded weight and bias, unrounded."""
     kind = torch.float64 if weight.dtype == torch.float64 else torch.float32
     made, shift = weight.to(kind), None if bias is None else bias.to(kind)
     ones = [1] * (weight.dim() - 2)

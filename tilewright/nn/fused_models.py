@@ -131,7 +131,7 @@ def _absent(module: Any) -> list[tuple[dict[str, Any], str]]:
 
 
 def _ties(modules: list[Any]) -> list[tuple[Any, Any]]:
-    """Return the further occurrences of shared tensors in a model, each with the first one, which the graph reads."""
+    """Return each further name of a shared tensor, with its first name, the only one that the graph reads."""
     first: dict[int, Any] = {}
     ties = []
     for module in modules:

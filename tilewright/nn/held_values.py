@@ -39,7 +39,7 @@ class HeldValues:
 
 
 class _Contents:
-    """The contents of an object that is no collection. A copy stores the present contents."""
+    """A view of the contents of an object that is no collection. `copy.copy` takes a snapshot of them."""
 
     def __init__(self, read: Callable[[], Any]) -> None:
         self._read = read
@@ -65,7 +65,7 @@ def reachable(values: Iterable[Any], known: Iterable[Any]) -> list[Any]:
         value = stack.pop()
         if value is None or isinstance(value, _OPAQUE) or id(value) in seen:
             continue
-        seen[id(value)] = value  # which keeps the `id` from another object
+        seen[id(value)] = value  # a live object keeps its `id`
         inside, comparable = _parts(value)
         found += [] if comparable is None else [comparable]
         stack += inside
@@ -75,7 +75,7 @@ def reachable(values: Iterable[Any], known: Iterable[Any]) -> list[Any]:
 
 
 def _parts(value: Any) -> tuple[Iterable[Any], Any]:
-    """Return the values inside a value, and the object to compare; None if the value cannot change."""
+    """Return the values inside a value, and the object to compare; None if the object cannot change."""
     if isinstance(value, (tuple, frozenset)):
         return value, None
     if isinstance(value, dict):

@@ -143,7 +143,7 @@ def _has_effects(stmt: Stmt) -> bool:
 
 
 def _is_unit(stmt: Stmt) -> bool:
-    """Whether a statement updates one stage at one point; a stage of several results computes them all first."""
+    """Whether a statement updates one stage at one point. A stage computes all its results before the first store."""
     if isinstance(stmt, (Store, Tensorized)):
         return True
     if not isinstance(stmt, Let):

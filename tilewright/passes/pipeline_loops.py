@@ -15,11 +15,11 @@ last part. Perfectly nested loops become one first, so that the ring does not ru
 A ring is not a dimension of its buffer. Its copies lie behind each other, and an access gets one more term, the place
 of its copy. Only here is it known which loops are pipelined. A leading dimension would have to be removed again if a
 loop runs once or reads its own writes. It would also appear in every program that `lower` prints. `loops/overlap.py`
-proves copies apart by the remainders in their indices, and so does for rings that users write.
+proves that copies do not overlap, by the remainders in their indices. It does the same for rings that users write.
 
 If the target copies to shared memory asynchronously, the loop stays whole, with guards: its fills are a few
 instructions, and its users often thousands. A `Commit` follows the writers of each iteration, even of the last ones,
-which have none. So in every iteration, the data in use were issued the same number of groups ago.
+which run no writers. So in every iteration, the data in use were issued the same number of groups ago.
 """
 
 from __future__ import annotations

@@ -68,10 +68,10 @@ def _with_awaits(stmt: Launch) -> Stmt:
 
 @dataclass(frozen=True)
 class _Issued:
-    """A copy under way, and at least how many groups were committed since its own; -1 before that is committed.
+    """A copy under way. `age` is the least number of groups committed since its own group; -1 before that is committed.
 
-    If it was issued before `loop`, or (`carried`) in an earlier iteration of it, that is the number for the first or
-    the next iteration. It grows by `groups` with each.
+    For a copy from before `loop`, `age` holds in the first iteration; for a copy from an earlier iteration (`carried`),
+    in the next one. It grows by `groups` per iteration.
     """
 
     access: Access
@@ -216,7 +216,7 @@ class _Placer:
 
 
 def _last_iterations(issued: _Issued, loop: For, groups: int, far: int) -> Iterator[_Issued]:
-    """A copy that each iteration of a loop makes, after the loop: one for each of the last iterations, one for all."""
+    """Yield the copies of a loop's iterations, after the loop: one per recent iteration, and one for all older ones."""
     region, last = issued.access.region, subtract(add(loop.min, loop.extent), 1)
     if region is None or not region.uses(loop.var):
         yield issued

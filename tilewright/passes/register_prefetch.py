@@ -149,7 +149,7 @@ def _stored_late(loop: For, scene: Scene, spare: int) -> Stmt | None:
 def _is_prefetchable(stmt: Stmt, body: Stmt, ring: bool) -> bool:
     """Whether a statement is a fill from global memory that stays the same.
 
-    The memory is a ring of several stages, or has one.
+    `ring`: whether the filled buffers must have several stages, or one.
     """
     sources = uses.read(stmt)
     return (

@@ -46,7 +46,7 @@ def separate_full_tiles(function: Function, target: Target, options: Options) ->
 
 
 def _visit(stmt: Stmt, around: frozenset[Var], separate: Separate) -> Stmt:
-    """`stmt`, or the statements in it that can be, in two versions; `around`: variables of the loops around it."""
+    """Return two versions of `stmt`, or of the statements in it that allow two. `around`: variables of outer loops."""
     made = None if isinstance(stmt, (Allocate, Launch)) else separate(stmt, around)
     if made is not None:
         return made

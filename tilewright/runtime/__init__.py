@@ -7,7 +7,7 @@ from importlib import import_module as _import_module
 from typing import TYPE_CHECKING
 
 from ..core.refusals import old_name as _old_name
-from .device import device as device  # now: the module of this name would take its place else
+from .device import device as device  # imported now; otherwise the submodule `device` would replace the function
 
 if TYPE_CHECKING:
     from .array import NDArray as NDArray

@@ -75,7 +75,7 @@ class _Gpu:
         call("cuCtxPopCurrent")
 
     def keep_first_context(self) -> None:
-        """Leave the first GPU's context to a thread without one, which any library would take for that GPU's."""
+        """Make the first GPU's context current in a thread without one, since libraries assume that context."""
         if self.index == 0 and not int(call("cuCtxGetCurrent")):
             call("cuCtxSetCurrent", self.context)
 

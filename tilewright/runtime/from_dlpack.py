@@ -61,10 +61,10 @@ def _is_negated(source: Any) -> bool:
 
 
 def _current(on: Device, source: Any) -> AbstractContextManager[Any]:
-    """Make the GPU of an array current: producers order streams of the current one, or refuse arrays of any other."""
+    """Make the GPU of an array current. Producers order the current GPU's streams, or refuse arrays of other GPUs."""
     torch = sys.modules.get("torch")
     if on.kind == "cuda" and isinstance(source, getattr(torch, "Tensor", ())):
-        # PyTorch does not believe the driver alone: it keeps a GPU that it has not used yet current in its own books.
+        # PyTorch tracks the current GPU itself, so the driver's current context is not enough.
         where: AbstractContextManager[Any] = sys.modules["torch"].cuda.device(on.index)
         return where
     return on.driver.current(on.index)

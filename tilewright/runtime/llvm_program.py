@@ -41,8 +41,7 @@ def load_kernels(program: CompiledProgram) -> dict[str, Launcher]:
     symbols = [abi.name + PACKED for abi in program.kernels]
     parallel = any(name in program.source for name in OF_THREADS)
     own = POOL.functions() if parallel else {}
-    # LLVM's linker reports a missing function on stderr before it raises: functions that are certainly missing are
-    # reported here.
+    # LLVM's linker prints to stderr before it raises, so functions that are known to be missing are reported here.
     if program.called and not program.objects and (lost := _missing(program, own)) is not None:
         raise lost
     try:

@@ -329,11 +329,11 @@ class Module:
         self.imported_modules.append(module)
 
     def get_source(self, fmt: str = "") -> str:
-        """The host code, as text; the kernels' source is `imported_modules[0].get_source()`.
+        """Return the host code as text; the kernels' source is `imported_modules[0].get_source()`.
 
-        A module for the CPU is one whole. `fmt` is "ll" (or "") for its LLVM IR, "opt" for that after LLVM's passes,
-        "asm" for the machine code, "host" for the host code. "h" is the C header of the functions that `save("x.o")`
-        and `export_library("x.so")` define, and for a GPU "c" the launcher that they hold.
+        On a CPU, kernels are part of the module. "ll" (or "") is its LLVM IR, and "opt" the IR after LLVM's passes.
+        "asm" is the machine code, and "host" the host code. "h" is the C header of the functions that `save("x.o")` and
+        `export_library("x.so")` define, and for a GPU "c" is their launcher.
         """
         if isinstance(fmt, str) and fmt in ("h", "c") and self._exporter is not None:
             return str(self._exporter.header() if fmt == "h" else self._exporter.c_source())

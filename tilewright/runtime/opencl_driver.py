@@ -305,7 +305,7 @@ def _compiler(at: _Device) -> str:
 
 
 def _takes(at: _Device, options: list[str]) -> bool:
-    """Whether the device's compiler knows the options. Few compilers name the error that OpenCL has for that."""
+    """Whether the device's compiler accepts the options. Few compilers return the error code that OpenCL defines."""
     try:
         at.cl.Program(at.context, _NOTHING).build(options=[*_QUIET, *options])
     except at.cl.Error:

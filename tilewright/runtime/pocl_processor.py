@@ -35,8 +35,8 @@ _given: list[Any] = []
 def name_processor(device: Any) -> bool:
     """Give the processor a name that PoCL's compiler knows, if it has none; return whether it has one now.
 
-    `device` is one of pyopencl's. The one pointer to "generic" that follows one to the triple of this machine in PoCL's
-    description of the device is replaced. Nothing is replaced if there is no such pair or there are several.
+    `device` is one of pyopencl's. In PoCL's description of the device, this replaces the pointer to "generic" that
+    directly follows a pointer to this machine's triple. If there is no such pair, or several, nothing is replaced.
     """
     if str(device.platform.name).strip() != POCL or not str(device.version).strip().endswith(f"-{UNKNOWN}"):
         return True

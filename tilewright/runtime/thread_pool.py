@@ -154,7 +154,7 @@ class ThreadPool:
             self._asked, running = number, self.ready
             self._end()
         if running:  # code that another library calls, such as XLA, cannot start them
-            with suppress(UserError):  # of the environment's number, which the next use reports
+            with suppress(UserError):  # an invalid number in the environment: the next use reports it
                 self.start()
 
     def start(self) -> int:

@@ -29,7 +29,7 @@ _TAKEN = (*keyword.kwlist, "te", "tir", "schedule", "sum", "max", "min", "abs")
 _SUFFIXES = ("outer", "inner", "fused", "c", "v")
 _WORDS = {"b": "block", "t": "thread", "v": "vthread"}
 _ANY = -1
-"""The place of a tensor among the results of its operation if the caller chooses it."""
+"""Marks a tensor of an operation with several results: the caller chooses its place."""
 _AXES = ("axis", "reduce_axis")
 
 

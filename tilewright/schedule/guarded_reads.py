@@ -19,14 +19,14 @@ from .relations import Split
 from .schedule import Stage
 
 GUARDED_READS = "guarded_reads"
-"""The pragma by which a stage asks for them."""
+"""The pragma that turns guarded reads on for a stage."""
 Values = Mapping[IterVar, Expr]
 
 
 def guarded_axes(stage: Stage, ranges: Mapping[IterVar, Range]) -> list[IterVar]:
-    """Return the axes that loops run further than; none if the stage does not ask for guarded reads.
+    """Return the axes with loops that run beyond their extents; none if the stage does not ask for guarded reads.
 
-    Kernels were timed with the regions that they have without them.
+    Other kernels keep the regions with which they were timed.
     """
     if not any(pragma == (GUARDED_READS, 1) for axis in stage.leaves for pragma in stage.annotation(axis).pragmas):
         return []

@@ -101,8 +101,8 @@ class Stage:
     the outermost loop that a matrix instruction replaces, and the instruction; `declared` is the same for a user's
     intrinsic. A stage that `is_operand` of such an instruction is loaded by it: its readers read the source of the
     copy. A `rolling` stage keeps the elements that the next iteration of the loop around it needs again; `prefetches`
-    are its own. A `transformed` stage has other dimensions than the tensor that was declared. Each thread of the
-    `private` loops keeps a result of its own and computes the elements of their first iteration.
+    are its own. A `transformed` stage has other dimensions than the tensor that was declared. For
+    `private` loops, each thread keeps its own result, which has the elements of their first iteration.
     """
 
     id: int

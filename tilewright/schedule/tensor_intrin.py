@@ -11,14 +11,14 @@ from ..tensor.tensor import Operation, Tensor
 
 @dataclass(frozen=True)
 class MatrixIntrin:
-    """One that stands for a matrix instruction: the name of an atom, or "load" or "store" for copies of fragments."""
+    """An intrinsic for a matrix instruction: the name of an atom, or "load" or "store" for copies of fragments."""
 
     name: str
 
 
 @dataclass(frozen=True, eq=False)
 class TensorIntrin:
-    """One that is given by statements: `op` declares their computation, `buffers` (inputs, then outputs) their
+    """An intrinsic defined by statements. `op` declares their computation, `buffers` (inputs, then outputs) their
     accesses.
 
     `body` computes all of `op`. If a reduction is only partly inside, `reset` stores the initial values, and `update`

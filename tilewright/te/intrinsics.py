@@ -1,8 +1,8 @@
 """decl_tensor_intrin: a computation that defines an intrinsic, and statements that implement it.
 
-Statements that call matrix instructions (`tvm_mma_sync` and its kin) only tell that it is one. The meaning chooses the
-instruction, and fragments of operands and sums, and their copies, are the compiler's. Other statements are kept, and
-take the place of the loops that `tensorize` matches with the meaning.
+Statements that call matrix instructions (such as `tvm_mma_sync`) only mark the intrinsic as one. The declared operation
+decides which instruction it is, and the compiler makes the fragments of operands and sums, and their copies. Other
+statements are kept, and take the place of the loops that `tensorize` matches with the operation.
 """
 
 from __future__ import annotations

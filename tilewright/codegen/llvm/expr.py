@@ -106,7 +106,7 @@ class LLVMExprWriter:
         return self.value(e)
 
     def value(self, e: n.Expr) -> LLVMValue:
-        """`__call__`, on the way down: calls of methods take no C stack, calls of objects do."""
+        """The same as `__call__`, for recursion: method calls use no C stack, calls of objects do."""
         found = self._find(e)
         if found is None:
             write = _WRITE.get(type(e))

@@ -36,15 +36,14 @@ def deduce_bound(var: Any, cond: Any, hint_map: Any, relax_map: Any) -> Interval
     cond
         A comparison of integers.
     hint_map
-        The ranges of other variables, as {variable: IntervalSet}: it tells signs.
+        The ranges of other variables, as {variable: IntervalSet}; they determine signs.
     relax_map
-        Variables for which the condition must hold at all values; the ends do not use them.
+        Ranges of variables, as `hint_map`. The condition must hold for all their values; the ends do not use them.
 
     Returns
     -------
     IntervalSet
-        The condition holds for every value in it; nothing if no such set is found, for example unless it is a
-        comparison.
+        Values for which the condition holds. The empty set if none are found, as for a condition that is no comparison.
     """
     target = as_expr(var)
     if not isinstance(target, Var):

@@ -81,7 +81,7 @@ def _uses(part: IterSplitExpr, names: Set[Var]) -> bool:
 
 
 def _digits_of(split: IterSplitExpr, inside: Set[Var], others: Set[Var]) -> list[IterSplitExpr]:
-    """A split of a whole sum, of iterators of both kinds, as the splits of that sum; another one as it is."""
+    """Return the splits of a fused iterator, if `split` covers one that mixes both kinds of variables; else `split`."""
     source = split.source.source
     if not isinstance(source, IterSumExpr) or number(split.extent) != number(split.source.extent):
         return [split]

@@ -21,9 +21,9 @@ TRANSPOSES = (TRANSPOSED, DATA_GRADIENT)
 both). A library may have other kernels for data gradients."""
 POOLS = (MAX_POOL, AVG_POOL)
 _OHWI_TERMS = 16
-"""The least terms of a sum for which tiles of matrix products read weights in the order OHWI."""
+"""The least terms per sum for which matrix-product tiles read weights as OHWI."""
 _OHWI_FILTERS = 8
-"""The least filters for which tiles of matrix products read weights in the order OHWI."""
+"""The least filters for which matrix-product tiles read weights as OHWI."""
 MATRIX_CHANNELS = 16
 """The least channels per group for which libraries compute a layer and its gradients by matrix instructions."""
 Pair = tuple[int, int]

@@ -36,7 +36,7 @@ def _chosen(problem: Problem, on: Device | None, tune: Tune) -> Callable[..., An
         return partial(by_xla, problem)
     plan = plan_for(problem, on, "", FUNCTIONS.get(problem.activation), tune)
     program = plan.executable
-    assert program is not None  # no rival was given
+    assert program is not None  # without a rival, a plan always has our kernel
     results = (
         jax.ShapeDtypeStruct(made_shape(problem), problem.dtype),
         *[jax.ShapeDtypeStruct((size,), "uint8") for size in program.scratch],

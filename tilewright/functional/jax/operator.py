@@ -84,7 +84,7 @@ def _moved(primals: Any, tangents: Any, *, problem: Problem, tune: Tune) -> Any:
     parts += [compute(_plain(problem), moved["x"], second)] if "x" in moved else []
     parts += [compute(_plain(problem), x, moved["weights"])] if "weights" in moved else []
     if "bias" in moved:
-        # In at least float32, so that the transpose, a sum over all images, is in float32.
+        # The tangent of the bias is at least float32, so that its transpose, a sum over all images, is too.
         bias = moved["bias"].astype(jax.numpy.promote_types(problem.dtype, "float32"))
         parts.append(jax.numpy.broadcast_to(beside(problem, bias), made_shape(problem)).astype(problem.dtype))
     tangent = sum(parts[1:], parts[0])
@@ -95,7 +95,7 @@ def _moved(primals: Any, tangents: Any, *, problem: Problem, tune: Tune) -> Any:
 
 
 def _layer(problem: Problem) -> Problem | None:
-    """Return the convolution of an operator and its transposes; None if there is none."""
+    """Return the convolution that has the problem as its forward or a transposed operator; None if there is none."""
     if problem.op in POOLS:
         return None
     if problem.op not in TRANSPOSES:
@@ -108,7 +108,7 @@ def _layer(problem: Problem) -> Problem | None:
 
 
 def _transposed(cotangent: Any, *arrays: Any, problem: Problem, tune: Tune) -> list[Any]:
-    """Return the cotangent of the array with respect to which an operator is transposed."""
+    """Return the cotangents of the arrays: of the array in which the call is linear, and None for the other."""
     if type(cotangent) is ad.Zero:
         return [None] * len(arrays)
     layer = _layer(problem)

@@ -44,7 +44,7 @@ _plans: dict[tuple[Any, ...], CallPlan] = {}
 _locks: dict[tuple[Any, ...], Any] = {}
 """Locks by problem, held while its plan is made. Threads may make plans of different problems concurrently."""
 _lock = new_reentrant_lock()
-"""A second lock: plans that may time kernels are made one at a time."""
+"""Held while a plan that may time kernels is made, so that no two plans are timed at once."""
 
 
 def plan_for(

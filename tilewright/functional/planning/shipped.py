@@ -77,7 +77,7 @@ def configuration(template: PackagedTemplate[Any], workload: Convolution, target
     if best is None:
         return None
     inp, result = best
-    why = f"a record of the near layer {template.kind.of(*inp.task.args).title}"
+    why = f"a record of a similar layer, {template.kind.of(*inp.task.args).title}"
     config = _nearest(template, workload, target, inp.config)
     return ShippedRecord(config, why, mean_cost(result), _arch(inp), away)
 

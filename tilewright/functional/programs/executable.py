@@ -86,5 +86,5 @@ def executable(program: CompiledProgram, listed: FixedLaunches | None = None) ->
     if program.binary is None or launches is None:
         missing = "machine code" if program.binary is None else "list of launches"
         raise InternalError(f"the program {entry.name} for {program.target} has no {missing}")
-    alignment = tuple(one.align for one in entry.arguments if hasattr(one, "align"))  # arrays; numbers have none
+    alignment = tuple(one.align for one in entry.arguments if hasattr(one, "align"))  # numbers have no alignment
     return Executable(program.target, *launches, alignment, PARALLEL_FOR in program.source, program.binary)

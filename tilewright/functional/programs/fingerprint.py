@@ -94,7 +94,8 @@ def _version(distribution: str) -> str:
 def machine(on: Device) -> str:
     """Return the properties of a device on which code depends: the architecture, or the CPU's features; and its name.
 
-    The name is included because decisions were measured on that device. Linux does not name Arm CPUs; `_cpu` does.
+    The name is included because decisions were measured on that device. Linux has no names for Arm CPUs, so `_cpu`
+    includes their model numbers.
     """
     if on.kind == "cuda":
         return "cuda {} {}".format(*cuda_kernels.architecture_and_name(on.index)) + _calibration("calibration.json")
@@ -133,7 +134,7 @@ def threads(on: Device, rival: str) -> int:
     """
     if on.kind != "cpu":
         return 0
-    of_torch = sys.modules.get(_THREADS_OF_TORCH) if rival else None  # no call needs it without PyTorch
+    of_torch = sys.modules.get(_THREADS_OF_TORCH) if rival else None  # without the module, no call runs on its threads
     return POOL.number if of_torch is None else int(of_torch.number())
 
 

@@ -131,7 +131,7 @@ _ON_CPU = """  %function = inttoptr i64 %code to ptr
   %status32 = call i32 %function(ptr %values)
   call void @PyEval_RestoreThread(ptr %state)"""
 
-# A thread with another GPU's context launches in our context, then restores its own.
+# If the thread's current context is another GPU's, our context is pushed for the launch and popped after it.
 _ON_GPU = f"""  %launch_at = getelementptr i8, ptr %record, i64 8
   %launch = load ptr, ptr %launch_at
   %sizes = getelementptr i8, ptr %record, i64 16
@@ -213,7 +213,7 @@ def _definitions() -> dict[str, _Definition]:
     """Return the entries, compiled and linked into this process."""
     held, found = link(compiled_for_host(_assembly()), [*_ENTRIES], {})
     made = {name: _Definition(name.encode(), found[name], _FASTCALL, None) for name in _ENTRIES}
-    # Concurrent threads each link a copy, and functions keep pointing into it, so no copy is freed.
+    # Threads that link at the same time get a copy each. None is freed, because functions may point into it.
     keep_for_ever((held, made))
     return made
 

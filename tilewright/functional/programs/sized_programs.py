@@ -65,7 +65,7 @@ def sized(program: CompiledProgram, arrays: Sequence[tuple[Any, Any]], numbers: 
             block, values = values[:3], values[3:]
             addresses = [value // _ADDRESS for value in values if abs(value) >= _ADDRESS]
             places = tuple(a - 1 if a > 0 else a for a in addresses)
-            # Launchers take unsigned words. They read the word -1 as an error of Python's conversion.
+            # Launchers take unsigned words, and treat the word of -1 as a failed conversion.
             words = tuple(number % (1 << 64) for number in values[len(places) :])
             if (1 << 64) - 1 in words:
                 raise UnsuitableError

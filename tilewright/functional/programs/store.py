@@ -91,7 +91,7 @@ class KernelStore:
             return None
         found = self._read(key, path)
         if found is not None:
-            with suppress(OSError):  # a read-only folder serves all the same
+            with suppress(OSError):  # reading from a read-only folder works
                 os.utime(path)
         return found
 

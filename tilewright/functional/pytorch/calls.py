@@ -36,7 +36,7 @@ def call(name: str, x: Any, w: Any, bias: Any, residual: Any, out: Any, options:
             check, run = _recent[name, options, id(w), id(bias), _grad_enabled(), cast]
             # The check ends the process if a tensor is nested.
             known = not x.is_nested and (check(x, w) if bias is None else check(x, w, bias))
-        except (KeyError, TypeError, RuntimeError):  # the last, of devices without autocast
+        except (KeyError, TypeError, RuntimeError):  # RuntimeError: devices without autocast
             known = False
         if known:
             return run(x, w, bias, None, None)
@@ -44,11 +44,11 @@ def call(name: str, x: Any, w: Any, bias: Any, residual: Any, out: Any, options:
 
 
 def _known(name: str, x: Any, w: Any, bias: Any, residual: Any, out: Any, options: tuple[Any, ...]) -> Any:
-    """Look up a call by shapes, strides, types and options: it differs from the last call with its weight."""
+    """Look up a call that is unlike the last one with its weight: by shapes, strides, types and options."""
     arrays = x, w, bias, residual, out
-    if transforms() or pre_dispatches():  # the tensors that these wrap or record look like any other
+    if transforms() or pre_dispatches():  # wrapped and recorded tensors look like ordinary ones
         return operator(operator_call(name, *arrays, options))
-    key: Any = []  # not a tensor: never remembered
+    key: Any = []  # cannot be hashed, so that a failed look-up is never kept
     version, run = _recent.version, None
     try:
         grad = records(arrays)
@@ -56,14 +56,14 @@ def _known(name: str, x: Any, w: Any, bias: Any, residual: Any, out: Any, option
         frozen = grad and w is not None and not w.requires_grad
         key = (name, options, grad, frozen, cast, *[None if a is None else facts(a) for a in arrays])
         run = _calls[key]
-    except (KeyError, TypeError, AttributeError, RuntimeError):  # the last, of tensors without shape or strides
+    except (KeyError, TypeError, AttributeError, RuntimeError):  # RuntimeError: tensors without shape or strides
         pass
-    if run is None:  # outside of the handler, so that an error comes without that KeyError
+    if run is None:  # outside of the handler, so that the traceback of an error has no KeyError
         return _unknown(operator_call(name, *arrays, options), key)
     made = None
     try:
         made = run(*arrays)
-    except RuntimeError:  # the address of a tensor that `vmap` and its kin wrap
+    except RuntimeError:  # tensors that `vmap` wraps have no address
         if not any(a is not None and _wrapped(a) for a in arrays):
             raise
     if made is None:

@@ -110,7 +110,7 @@ def direct(program: Program, on: Device, fresh: Callable[[], Any], call: Operato
 
 
 def _direct_in_parts(program: GpuProgram, fresh: Callable[[], Any], call: OperatorCall, general: Run) -> Run:
-    """Return such a path for several kernels, or for one kernel with scratch memory."""
+    """Return the shortest path of a call with several kernels, or with one kernel and scratch memory."""
     start = starts(program, call.x)
 
     def run_plain(x: Any, w: Any = None, bias: Any = None, residual: Any = None, out: Any = None) -> Any:

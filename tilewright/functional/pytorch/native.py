@@ -289,7 +289,7 @@ def gradient(of_weight: bool, grad: Any, x: Any, weight: Any, window: tuple[Any,
     stride, before, after, dilation, groups, more = window
     even, zeros, around = before == after, [0] * len(before), sides(before, after)
     padding, transposed = before if even else zeros, more is not None
-    if not even and transposed:  # the crop that made the result is undone
+    if not even and transposed:  # undo the crop of the transposed convolution
         grad = pad(grad, around)
     elif not even:
         x = pad(x, around)
@@ -314,8 +314,10 @@ def is_wrong_on_cpu(x: Any, dilation: Any) -> bool:
 
 
 def is_right_in_16_bits(problem: Problem) -> bool:
-    """Whether PyTorch sets the gradients of all taps on CPUs in 16 bits: it does without dilation, if windows see each
-    tap."""
+    """Whether oneDNN writes the gradient of every tap in 16 bits on CPUs.
+
+    It does only without dilation, and if every tap meets the input in some window.
+    """
     each = zip(problem.shape[2:], problem.places, problem.kernel, problem.stride, problem.padding[:2], strict=True)
     return problem.dilation == (1, 1) and all(
         _is_reached(tap - before, size, place, step) for size, place, taps, step, before in each for tap in range(taps)

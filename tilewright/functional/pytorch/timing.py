@@ -119,8 +119,8 @@ def tensors(problem: Problem, on: Device) -> list[Any]:
 class Turns:
     """Pieces of work that are timed in turns.
 
-    On a GPU, runs are recorded in a graph, which excludes the host's time; `eager` includes it. The context that
-    `around` has for a piece of work is entered for each of its measurements, and not timed.
+    On a GPU, runs are recorded in a graph, which excludes the host's time; `eager` includes it. `around` has a context
+    for each piece of work. It is entered before each measurement, outside of the timed part.
     """
 
     def __init__(

@@ -98,7 +98,7 @@ class Expressions:
         return self.get(e)
 
     def get(self, e: n.Expr) -> Get:
-        """The function of `e`. Calls of methods take no C stack, calls of objects do."""
+        """The function of `e`. Recursion calls it, because method calls use no C stack, and calls of objects do."""
         found = self.made.get(e)
         if found is None:
             made = self._make(e)

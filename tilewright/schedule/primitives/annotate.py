@@ -90,8 +90,8 @@ def pragma(schedule: Schedule, stage: Stage, axis: IterVar, key: str, value: Any
     `unroll_explicit=0` leaves that to the back end's compiler. `resident_blocks=N`, for a loop bound to a hardware
     index, limits the registers of a thread so that N blocks fit a multiprocessor. It is the second operand of CUDA's
     `__launch_bounds__`. There are fewer blocks if a thread would spill 64 bytes. Other targets have no such limit.
-    `whole_words=1`, of such a loop, has CUDA's compiler choose between memory and a border's zeros before it takes the
-    16-bit floats of a word apart. It predicates fewer instructions, so more loads may be under way at a time. With
+    With `whole_words=1`, for such a loop, CUDA's compiler selects between a whole word and a border's zeros, then
+    unpacks its 16-bit floats. It predicates fewer instructions, so more loads may be under way at a time. With
     `whole_words=2`, words of a tensor that the kernel does not write are loaded by one instruction under that choice.
     `guarded_reads=1`, for any loop of a stage, restricts the stages that it reads to the iterations that its guards
     permit. This matters if loops run further than the axis that they split. For example, a tile that reaches beyond its

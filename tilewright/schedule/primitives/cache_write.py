@@ -157,7 +157,7 @@ def _moved_body(
 def _is_fused(stage: Stage) -> bool:
     """Whether axes of a stage are digits of a fused loop.
 
-    They make up a whole while they are written alike: simplified by themselves, or later, pieces of it may not.
+    Digits that are simplified apart may no longer combine to the fused index.
     """
     return any(isinstance(relation, Fuse) for relation in stage.relations)
 

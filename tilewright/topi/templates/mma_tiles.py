@@ -69,7 +69,7 @@ class MmaTile(KnobTile):
     vectors: Number = False
     data: Any = IN_PLACE
     pooled: ClassVar[bool] = True
-    """The way occupancy was counted when the constants were fitted."""
+    """Whether all warps share one pool of registers, as assumed when the constants were fitted."""
     warpgroups: ClassVar[bool] = False
     """Whether warpgroups, rather than warps, issue matrix instructions."""
     line: ClassVar[int] = 0

@@ -61,7 +61,7 @@ class Machine:
     changed: tuple[tuple[str, Quantities], ...] = ()
 
     def __hash__(self) -> int:
-        return hash((self.hardware.name, self.multiprocessors, self.rates.clock_hertz))  # quick: it is a key of caches
+        return hash((self.hardware.name, self.multiprocessors, self.rates.clock_hertz))  # fast: machines are cache keys
 
     @staticmethod
     def of(target: Target, board: str = "") -> Machine:

@@ -81,7 +81,7 @@ class SubclassSearch(Search):
             told.append(self._given.popleft())
         if told:
             task = self._tuner.task
-            target: Any = task.target  # there is one, or nothing would have been measured
+            target: Any = task.target  # not None, because candidates of this task were measured
             inputs = [MeasureInput(target, task, self.space.get(index)) for index in told]
             self._tuner.update(inputs, [self._result(self._known[index]) for index in told])
 

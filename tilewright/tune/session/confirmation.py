@@ -77,10 +77,10 @@ def _contenders(runs: Sequence[Run], count: int, first: Contender | None) -> lis
 
 
 def _overlooked(runs: Sequence[Run], confirmed: set[Contender], first: Contender | None) -> list[Contender]:
-    """The best of each run that beats the confirmed winner and was not confirmed now, the winner, and the first one.
+    """Return the runs' best records that would still beat the confirmed winner, with the winner and `first`.
 
-    Readers of a log compare strategies by their best records. A confirmed record must not lose to a lucky one, or to
-    one of a faster day.
+    Readers of a log compare strategies by their best records. A confirmed record must not lose to a lucky record, or to
+    a record of a faster day.
     """
     best = [Contender(run, run.tally.best.input.config.index or 0) for run in runs if run.tally.best is not None]
     running = [one for one in confirmed if one.index in one.run.good]

@@ -121,7 +121,7 @@ class Run:
         """Return up to `count` configurations that can run, and record the rejected ones."""
         possible: dict[int, Inspection] = {}
         refused_in_a_row = 0
-        while len(possible) < (count := min(count, self._room)):  # refusals may take of the room
+        while len(possible) < (count := min(count, self._room)):  # with `count_invalid`, refusals use up the room
             # In that case, only candidates to be measured are inspected, because a rejected one costs a trial.
             wanted = count if self.options.count_invalid else self.search.overshoot(count)
             proposed = self.search.propose(wanted - len(possible))

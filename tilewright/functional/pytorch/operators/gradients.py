@@ -27,8 +27,8 @@ _library = Library("tilewright", "FRAGMENT")
 _implementations: dict[str, Operator] = {}
 """Both operators, for tensors without gradients that nothing traces."""
 _transformed: dict[str, Any] = {}
-"""Both operators, in the form that `torch.func.grad` and `jvp` can differentiate. They differentiate no operator of a
-library."""
+"""Both operators, in a form that `torch.func.grad` and `jvp` can differentiate. They cannot differentiate operators
+that are registered with `torch.library`."""
 
 
 class RecordedCall(NamedTuple):
@@ -209,7 +209,7 @@ def fork_safe(gradient: Callable[..., Any]) -> Callable[..., Any]:
 def _forward(ctx: Any, x: Any, weight: Any, *others: Any) -> Any:
     call, given = others[-1], len(others)
     bias, residual = others[0] if given > 1 else None, others[1] if given > 2 else None
-    if call.cast is not None:  # here, autograd records no cast; it converts gradients that are not converted yet
+    if call.cast is not None:  # autograd does not record this cast; it converts gradients that have the wrong type
         ctx.given = weight, bias
         weight, bias = call.cast(weight, bias)
     save(ctx, call, x, weight, bias, residual)
@@ -227,7 +227,7 @@ def _backward(ctx: Any, grad: Any) -> tuple[Any, ...]:
 
 
 def _of_given(tensors: tuple[Any, ...], weight: Any, bias: Any) -> tuple[Any, ...]:
-    """Return the saved tensors, with weight and bias cast once more: gradients of a gradient reach these."""
+    """Return the saved tensors, with weight and bias cast again, so that second derivatives reach the uncast ones."""
     x, cast, cast_bias, residual = tensors
     weight = None if cast is None else weight.to(cast.dtype)
     return x, weight, None if cast_bias is None else bias.to(cast_bias.dtype), residual

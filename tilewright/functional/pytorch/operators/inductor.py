@@ -52,7 +52,7 @@ torch.ops.tilewright.call_sites = _CallSites()  # programs reach it by this name
 
 
 def _call_site(name: str, places: tuple[int, ...], options: tuple[Any, ...]) -> Run:
-    """Return the function of the tensors that an operator gets at these places of its arguments."""
+    """Return the function of one call site. `places` are the positions of its tensors in the operator's arguments."""
     operator, (count, prepare) = getattr(torch.ops.tilewright, name).default, _operators[name]
     leading = places == tuple(range(len(places)))
     known: KnownCall | None = None
@@ -74,7 +74,7 @@ def _call_site(name: str, places: tuple[int, ...], options: tuple[Any, ...]) -> 
         nonlocal known, last
         run = prepare(tuple(spread(arrays)), options)
         ready = run if leading else lambda *arrays: run(*spread(arrays))
-        if run is last:  # of sizes that do not change at each call
+        if run is last:  # a check pays only if sizes do not change at each call
             known = known_call(ready, *arrays)
         last = run
         return ready

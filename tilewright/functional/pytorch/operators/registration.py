@@ -146,7 +146,7 @@ _executors = PreparedCalls()
 
 
 def _preparation(kind: Callable[..., Any]) -> Prepare:
-    """Return the look-up of executors of an operator with options of a kind, which prepares them as needed."""
+    """Return a function that looks up the executor of a call, or prepares it. `kind` is the class of the options."""
 
     def prepare(arrays: tuple[Any, ...], given: tuple[Any, ...]) -> Callable[..., Any]:
         if _asked.tune is not None:
@@ -160,7 +160,7 @@ def _preparation(kind: Callable[..., Any]) -> Prepare:
 
 
 def _implementation(tensors: int, prepare: Prepare) -> Callable[..., Any]:
-    """Return the operator of a number of tensors, for memory of the CPU or of a GPU."""
+    """Return the implementation of an operator, for CPUs and GPUs. Its first `tensors` arguments are tensors."""
 
     def compute(*arguments: Any) -> Any:
         arrays = arguments[:tensors]

@@ -59,7 +59,7 @@ def _of_template(name: str, template: Callable[..., Any], args: Sequence[Any] | 
 
 
 class _CheckedLibrary(Library):  # type: ignore[misc]  # PyTorch is not followed
-    """A library of operators. These refuse derivatives that PyTorch would leave out, or refuse without a way out."""
+    """A library of operators that raise an error if PyTorch would omit a derivative, or refuse it without a remedy."""
 
     def impl(self, op_name: str, fn: Any, dispatch_key: str = "", **more: Any) -> None:
         """Register an implementation. The implementation of a gradient gets the key set as its first argument."""

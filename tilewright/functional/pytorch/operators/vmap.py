@@ -57,7 +57,7 @@ def _maps_nothing(arrays: tuple[Any, ...], dims: Any) -> bool:
 
 
 def _nothing(call: Callable[..., Any], dims: Any, *arguments: Any) -> Any:
-    """Return an empty result; a call with zeros finds its shape."""
+    """Return an empty result. Its shape is that of a call on zeros."""
     mapped = [d is not None and isinstance(a, torch.Tensor) for a, d in zip(arguments, dims, strict=True)]
     one = [a.new_zeros(a.movedim(d, 0).shape[1:]) if m else a
            for a, d, m in zip(arguments, dims, mapped, strict=True)]  # fmt: skip

@@ -1,6 +1,6 @@
-"""Backward passes of layers that are known: all decisions of the first pass on tensors like these, as one function.
+"""Known backward passes: the decisions of a layer's first pass are kept as one function, for passes on like tensors.
 
-A pass on other tensors like the first one's (`pytorch/tensors.py::KnownCall`) runs executors alone.
+A later pass on like tensors (`pytorch/tensors.py::KnownCall`) runs executors alone.
 """
 
 from __future__ import annotations

@@ -29,15 +29,14 @@ from ..timing import in_turns
 from .shortest_path import shortest
 
 _HOST_SECONDS = 80e-6
-"""The host's time that our backward pass costs more than PyTorch's.
+"""The additional time on the host of our backward pass.
 
-In a step that is not timed, our kernels must save this time, and one of the two following shares of PyTorch's time.
+A step that is not timed runs our kernels if they save this time plus a share of PyTorch's time. The share is larger if
+PyTorch still computes the gradient of the input.
 """
 _LEAST_SAVED_SHARE = 0.1
 _LEAST_SAVED_SHARE_BESIDE = 0.4
-"""The share if the input has a gradient, and PyTorch computes a part of the step. PyTorch may take as long for one
-gradient as for both.
-"""
+"""Larger, because PyTorch may take as long for the gradient of the input as for both gradients."""
 
 _decisions = PreparedCalls()
 """Whether our kernels are faster, by the facts of the call. Calls and `explain_call` share these decisions."""
