@@ -240,7 +240,7 @@ def _child(part: str, given: Any, seconds: float, gpu: int | None) -> None:
     except subprocess.TimeoutExpired:
         print(f"{part}: its time was over", flush=True)
     finally:
-        with suppress(ProcessLookupError):  # it, and the processes that it started
+        with suppress(ProcessLookupError):  # the child, and the processes that it started
             os.killpg(child.pid, signal.SIGKILL)
         child.wait()
 

@@ -89,6 +89,6 @@ TABLES = {
     "automatic": gpu_table,
     "automatic-cpu": cpu_table,
 }
-"""By the name of their figures."""
+"""Tables by the name of their figures."""
 RUNS = {name: (name,) for name in TABLES} | {"automatic-page": ("automatic", "automatic-cpu")}
 """The stored runs of each table."""

@@ -151,7 +151,7 @@ def variants(of: Depthwise) -> Iterator[Variant]:
 
 
 Made = tuple[str, Any, CompiledProgram]
-"""Its description, the extents of its launch (None: an entry that takes arrays), and the program."""
+"""A kernel's description, the extents of its launch (None: an entry that takes arrays), and the program."""
 
 
 def compiled(job: tuple[Depthwise, Variant | int]) -> Made:

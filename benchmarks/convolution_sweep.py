@@ -43,7 +43,7 @@ FINALISTS, FIRST_PLACES = 5, 3
 Job = tuple[str, str, str, int, bool]
 """The row and the mode, the template's name, the configuration's index, and whether it has an epilogue."""
 Seeds = dict[str, list[tuple[str, dict[str, Any]]]]
-"""By row and mode: templates, and the wanted choices of their knobs."""
+"""Templates and the wanted choices of their knobs, by row and mode."""
 Start = tuple[PackagedTemplate[Any], Config]
 """A configuration that others are like, which are tried as well."""
 

@@ -61,7 +61,7 @@ def between(layer: Callable[..., torch.Tensor], x: torch.Tensor, *args: Any, **g
 
 def row(name: str, last: bool, threads: int, seconds: float, chain: bool) -> tuple[list[str], float]:
     """Compare one layer: its line of the table, and the ratio."""
-    torch.set_num_threads(threads)  # which holds for both sides
+    torch.set_num_threads(threads)  # the number holds for both sides
     x, w, given = operands(WORKLOADS[name][1], last)
     ours, theirs = partial(tw.conv2d, x, w, **given), partial(conv2d, x, w, **given)
     exact = conv2d(x.double(), w.double(), **given)

@@ -133,7 +133,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--rivals", type=Path, help="a table of decisions to write both times into")
     given = parser.parse_args()
-    torch.set_num_threads(given.threads)  # which holds for both sides
+    torch.set_num_threads(given.threads)  # the number holds for both sides
     clock = time.thread_time if given.threads == 1 else time.perf_counter
     for option in KEEPS_MEMORY:
         ctypes.CDLL(None).mallopt(option, 1 << 30)

@@ -180,7 +180,7 @@ def measured(
     done = len(jobs) - 2 * skip
     rate = done / spent[0]
     mean = sum(one.seconds for one in table) / len(table)
-    best = min(1 / RUN_SECONDS, BUILDERS / max(mean - RUN_SECONDS, 1e-9))  # of one worker: by its device, or its cores
+    best = min(1 / RUN_SECONDS, BUILDERS / max(mean - RUN_SECONDS, 1e-9))  # one worker: its device, or its cores
     per = [1e3 * used / done for used in spent[1:]]
     load = per[0] / 1e3 * best * workers
     return [

@@ -126,7 +126,7 @@ def row(layer: Layer, dtype: str) -> list[str]:
     """The cells of a layer in one type, after a check of all results."""
     rng, shape = np.random.default_rng(0), layer.shape if ON_GPU else (1, *layer.shape[1:])
     x = jax.numpy.asarray(rng.standard_normal(shape), dtype)
-    small = rng.standard_normal(layer.weight) / np.prod(layer.weight[1:]) ** 0.5 / 16  # its gradient fits into float16
+    small = rng.standard_normal(layer.weight) / np.prod(layer.weight[1:]) ** 0.5 / 16  # the gradient fits into float16
     w = jax.numpy.asarray(small, dtype)
     pairs = zip(jax.jit(step(layer.ours))(x, w), jax.jit(step(layer.by_xla))(x, w), strict=True)
     error = max(float(jax.numpy.linalg.norm(a - b) / jax.numpy.linalg.norm(b)) for a, b in pairs)

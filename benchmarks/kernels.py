@@ -62,7 +62,7 @@ def document() -> Program:
 
 def first(name: str, target: Target) -> Program:
     """The configuration of a row that `benchmarks.convolutions` calls untuned."""
-    # By its path: the tree that is measured may have no such file.
+    # Run by path, because the tree that is measured may have no such file.
     rows = runpy.run_path(str(Path(__file__).with_name("convolution_rows.py")))["WORKLOADS"]
     operator, options = rows[name]
     template = OPERATORS[operator]

@@ -53,7 +53,7 @@ def ways(of: Any, target: str) -> dict[str, tuple[Any, list[te.Tensor]]]:
     with tw.target.Target(target) as on:
         for way, library in (("cuda", topi.cuda), ("general", topi.nn)):
             data, weights = of.placeholders()
-            kind = {"out_dtype": of.result} if of.layout == "NHWC" else {}  # which by default is float32
+            kind = {"out_dtype": of.result} if of.layout == "NHWC" else {}  # float32 by default
             out = getattr(library, name)(data, weights, of.stride, of.padding, of.dilation, *groups, **kind)
             made[way] = getattr(topi.cuda, f"schedule_{name}")([out]), [data, weights, out]
         own = of if of.layout != "NHWC" else replace(of, weights="OIHW")  # the order that templates take by default

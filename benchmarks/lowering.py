@@ -66,7 +66,7 @@ def _example(made: tuple[Any, ...]) -> tuple[Any, list[Any]]:
     return made[0], list(made[1:])
 
 
-@deep  # as `lower` is: passes find the room for deep programs made
+@deep  # `lower` is, too: passes find the room for deep programs made
 def measure(make: Make, clock: Callable[[], float] = time.perf_counter, compiled: bool = False) -> dict[str, float]:
     """Milliseconds of each part of one lowering of a fresh schedule.
 

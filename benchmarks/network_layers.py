@@ -74,7 +74,7 @@ NETWORKS: dict[str, list[Layer]] = {
 }  # fmt: skip
 _MODES = (("float32", "NCHW"), ("float16", "NCHW"), ("float16", "NHWC"))
 _DENSE_MODES = (("float32", "NCHW"), ("float16", "NHWC"))
-"""Of dense layers: float16 in NCHW is left to PyTorch."""
+"""Modes of dense layers: float16 in NCHW is left to PyTorch."""
 _BATCHES, _DENSE_BATCHES = (1, 32, 128), (1,)
 
 

@@ -96,7 +96,7 @@ def candidates_of(problem: Problem, trials: int, again: bool = False) -> list[Se
     found = {(start.template.name, start.config.index): start}
     able, of = strategies_of(problem, TARGET)
     if CONV2D_MMA in able and CONV2D_GEMM in able:
-        able.remove(CONV2D_GEMM)  # which is slower, and as exact
+        able.remove(CONV2D_GEMM)  # GEMM is slower, and as exact
     likes = [_liked(template, of, trials) for template in able]
     if again:
         likes.insert(0, ((start.template, i) for i in compiled_otherwise(start.template, of, start.config, trials)))
@@ -229,7 +229,7 @@ def _append(path: Path, line: str) -> None:
 
 
 def _tried(problem: Problem, programs: list[Tried], folder: Path) -> str:
-    """As `measure`, with PyTorch as it is at its fastest; a failure becomes a line, unless the device is lost."""
+    """`measure` with PyTorch at its fastest; a failure becomes a line, unless the device is lost."""
     import torch
 
     torch.backends.cudnn.benchmark = True
@@ -239,7 +239,7 @@ def _tried(problem: Problem, programs: list[Tried], folder: Path) -> str:
     except (RuntimeError, TVMError) as failure:
         _append(folder / FAILED, json.dumps({"problem": problem.description(), "why": str(failure)}))
         if torch.cuda.is_available():
-            torch.cuda.synchronize()  # which fails if nothing else can run any more
+            torch.cuda.synchronize()  # fails if nothing else can run any more
         return f"{problem}: {failure}"
 
 

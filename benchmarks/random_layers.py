@@ -67,7 +67,7 @@ def calls(problem: Problem) -> tuple[Call, Call]:
 
     import tilewright as tw
     from tilewright.functional.pytorch import native as torch_native
-    from tilewright.functional.pytorch.operators import registration  # noqa: F401  # it registers operators
+    from tilewright.functional.pytorch.operators import registration  # noqa: F401  # the import registers operators
     from tilewright.functional.pytorch.timing import tensors
     from tilewright.runtime.device import cpu
 

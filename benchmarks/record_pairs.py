@@ -1,4 +1,4 @@
-"""Which kernels of a layer ship, without and with an epilogue: the fastest of two sweeps, each compiled both ways.
+"""The kernels of a layer to ship, without and with an epilogue: the fastest of two sweeps, each compiled both ways.
 
     python -m benchmarks.record_pairs PLAIN EPILOGUES [NAME ...] [--bound 1.03] [--compile-only] [--out DIR]
 

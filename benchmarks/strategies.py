@@ -1,4 +1,4 @@
-"""Which strategy a layer takes without records, and which is fastest: python -m benchmarks.strategies [--out FILE]
+"""The strategy of a layer without records, and the fastest one: python -m benchmarks.strategies [--out FILE]
 
 Layers of common shapes are drawn at random, but always the same. There is a kind for each strategy that might go:
 convolutions in small groups, depthwise ones of small images and of lines, transposed ones, and dense ones of few

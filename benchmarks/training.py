@@ -231,7 +231,7 @@ def measure_random(problem: Problem) -> dict[str, Any]:
         float((a.double() - b).norm() / b.norm())
         for a, b in zip(map(torch.detach, made), map(torch.detach, exact), strict=True)
     ]
-    del made, exact  # they bind the tensors to another stream
+    del made, exact  # these bind the tensors to another stream
     graphs = [_graph(_step(call, x, w, dy, "xw")) for call in (ours, theirs)]
     times = [[seconds() for seconds in graphs] for _ in range(ROUNDS)]
     mine, other = (statistics.median(each) for each in zip(*times, strict=True))

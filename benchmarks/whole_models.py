@@ -142,7 +142,7 @@ def measure(case: Case, given: argparse.Namespace) -> Iterator[dict[str, Any]]:
     timers: dict[str, Any] = {}
     accelerated = None
     for which in given.sides:
-        model, inputs, expected = prepared(case)  # its own copy: `accelerate` changes it
+        model, inputs, expected = prepared(case)  # a separate copy, because `accelerate` changes it
         began = time.perf_counter()
         if which == "both":
             if accelerated is None:
@@ -259,7 +259,7 @@ class Child:
             self.process.stdin.write("go\n")
             self.process.stdin.flush()
             self.lines.append(self.process.stdout.readline())
-            self.process.kill()  # its own end takes seconds
+            self.process.kill()  # a regular end takes seconds
         rows = [line for line in self.lines if line.startswith("{")]
         print(*[line for line in self.lines if line.startswith(("--", "  ", "ours", "kept"))], sep="", end="")
         return json.loads(rows[-1]) if rows else None

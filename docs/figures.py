@@ -24,7 +24,7 @@ class Row:
 
     @property
     def kind(self) -> str:
-        """Whose it is: a rung of ours, PyTorch or NumPy."""
+        """The owner: a rung of ours, PyTorch or NumPy."""
         return self.name if self.name in COLOURS else "rung"
 
 

@@ -28,11 +28,16 @@ HABITS = {
     "whatever": r"\b(?:what|which|when|where)ever\b",
     "whose": r"\bwhose\b|\bof (?:which|whom)\b",
 }
-COLUMNS = (*HABITS, "long")
-"""The ratcheted counts: the habits, and sentences of more than `MOST_WORDS` words."""
+COLUMNS = (*HABITS, "fragment", "long")
+"""The ratcheted counts: habits, texts that begin within a sentence, and sentences of more than `MOST_WORDS` words."""
+WITH_FRAGMENTS = ("docstrings", "comments")
 CONDITIONS = r"\b(?:if|when)\b"
 
 _PATTERNS = {name: re.compile(pattern, re.IGNORECASE) for name, pattern in (*HABITS.items(), ("if+when", CONDITIONS))}
+_FRAGMENT = re.compile(
+    r"(?:and|as|by|else|even|from|it|its|of|or|so|such as|than|that|their|they|those|which|whose)\b", re.IGNORECASE
+)
+"""The beginning of a docstring or a comment that lacks its subject: "which is empty", "of the last batch"."""
 _TRIPLE = re.compile(r'^([^"\n]*?)(r?f?)"""(.*?)"""', re.DOTALL | re.MULTILINE)
 _COMMENT = re.compile(r"(?:^[ ]*|  )#:? (?!fmt:|type:|noqa|ruff:)([^\n]*)", re.MULTILINE)
 _STRING = re.compile(r'"((?:[^"\\\n]|\\.)*)"')
@@ -54,14 +59,14 @@ def texts_of(path: Path) -> Iterator[_PART]:
             yield "docstrings", _line(source, match.start(3)), match[3]
     rest = _TRIPLE.sub(lambda match: "\n" * match[0].count("\n"), source)
     comment = ""
-    begins = ends = 0
+    begins = ends = 0  # lines; a comment behind code is a text of its own
     for match in _COMMENT.finditer(rest):
-        line = _line(rest, match.start(1))
-        if line != ends + 1:
+        line, is_alone = _line(rest, match.start(1)), rest[: match.start()].endswith("\n")
+        if line != ends + 1 or not is_alone:
             if comment:
                 yield "comments", begins, comment
             comment, begins = "", line
-        comment, ends = f"{comment}\n{match[1]}" if comment else match[1], line
+        comment, ends = f"{comment}\n{match[1]}" if comment else match[1], line if is_alone else 0
     if comment:
         yield "comments", begins, comment
     code = _COMMENT.sub("", rest)
@@ -99,10 +104,11 @@ def sentences(text: str) -> Iterator[str]:
             paragraph.append(re.sub(r"^\s*(?:[-*]|\d+\.) ", "", body).strip())
 
 
-def count(text: str) -> Counter[str]:
-    """Count the habits, the conditions and the long sentences of a text."""
+def count(text: str, kind: str = "documents") -> Counter[str]:
+    """Count the habits, the conditions and the long sentences of a text, and whether it begins within a sentence."""
     text = _CODE.sub("CODE", text)
     found = Counter({name: len(pattern.findall(text)) for name, pattern in _PATTERNS.items()})
+    found["fragment"] = int(kind in WITH_FRAGMENTS and _FRAGMENT.match(text) is not None)
     if text.count(" ") + text.count("\n") >= MOST_WORDS:
         found["long"] = sum(len(sentence.split()) > MOST_WORDS for sentence in sentences(text))
     return found
@@ -133,6 +139,8 @@ def show_lines(chosen: Sequence[Path]) -> None:
     """Print each line that has a habit, and the beginning of each long sentence."""
     for path in chosen:
         for kind, first, text in texts_of(path):
+            if count(text, kind)["fragment"]:
+                print(f"{name_of(path)}:{first}: {kind[:-1]} [fragment] {text.split(chr(10))[0]}")
             for number, line in enumerate(text.split("\n"), first):
                 if names := [name for name in HABITS if _PATTERNS[name].search(line)]:
                     print(f"{name_of(path)}:{number}: {kind[:-1]} [{', '.join(names)}] {line.strip()}")
@@ -189,7 +197,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for path in chosen:
         now[name_of(path)] = total = Counter[str]()
         for kind, _, text in texts_of(path):
-            found = count(text)
+            found = count(text, kind)
             kinds[kind].update(found)
             total.update(found)
 

@@ -41,7 +41,8 @@ def test_texts_of_a_file(tmp_path: Path) -> None:
     assert found == [
         ("docstrings", 1, "Where it begins."),
         ("docstrings", 4, "What it limits,\nand where."),
-        ("comments", 8, "those that stay\nComments on two lines are one text,\nwhatever they say."),
+        ("comments", 8, "those that stay"),
+        ("comments", 9, "Comments on two lines are one text,\nwhatever they say."),
         ("messages", 0, "{} is not what it should be"),
     ]
 
@@ -61,6 +62,16 @@ def test_long_sentences() -> None:
     assert english.count(f"Calls `{words}` only.")["long"] == 0
     assert english.count(f"- {words}\n- {words}")["long"] == 0
     assert english.count(f"{words}. {{}} {words}.")["long"] == 1
+
+
+def test_texts_that_begin_within_a_sentence() -> None:
+    def fragments(kind: str, *texts: str) -> list[int]:
+        return [english.count(text, kind)["fragment"] for text in texts]
+
+    assert fragments("comments", "which is empty", "of the last batch", "Such as a limit.", "so it ends") == [1] * 4
+    assert fragments("docstrings", "Of a CPU: its cache.", "By name: the slopes.", "It may\nwait.") == [1] * 3
+    assert fragments("comments", "often", "Iterators", "the batch of which it is one", "`of` begins a part") == [0] * 4
+    assert fragments("messages", "of the last batch") == [0]
 
 
 def test_a_record_may_only_fall(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -230,7 +230,7 @@ def equality(kind: Any, form: Affine, facts: Facts, alone: bool) -> Expr:
         return kind(a, b)  # type: ignore[no-any-return]
     terms = Affine(form.terms, 0, form.dtype)
     if not alone and len(form.terms) > 1 and not has_room(terms, facts):
-        raise OverflowError  # it stays as it is written
+        raise OverflowError  # the comparison stays as it is written
     return kind(write(terms, facts), immediate(-form.const, form.dtype))  # type: ignore[no-any-return]
 
 

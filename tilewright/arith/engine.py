@@ -56,7 +56,7 @@ def _keep_overflowing(root: Expr, facts: Facts) -> None:
     Inner sums come first, because an outer sum may fit once an inner one is opaque.
     """
     for e in _sums(root):
-        facts.forms.pop(e, None)  # it may contain expressions that are opaque by now
+        facts.forms.pop(e, None)  # the form may contain expressions that are opaque by now
         try:
             write(linear(e, facts), facts)
         except OverflowError:
@@ -127,7 +127,7 @@ def _sum(e: Expr, facts: Facts) -> Affine:
         if form is None:
             try:
                 form = FORMS.get(type(leaf), opaque_atom)(leaf, facts)
-            except OverflowError:  # as `_leaf` has it, without the call
+            except OverflowError:  # the same as in `_leaf`, without the call
                 form = opaque_atom(leaf, facts)
             facts.forms[leaf] = form
         for part, k in form.terms.items():

@@ -330,7 +330,7 @@ def _shifted_right(a: Pair, b: Pair) -> Pair | None:
 
 
 def _bitwise_and(a: Pair, b: Pair) -> Pair | None:
-    """Of a number that is not negative: it can only lose bits."""
+    """Bounds from a number that is not negative: the result has no other bits."""
     most = [high for low, high in (a, b) if low >= 0]
     return (0, min(most)) if most else None
 

@@ -27,7 +27,7 @@ def simplify(e: Expr, facts: Facts = EMPTY) -> Expr:
     found = facts.memo.get(e)
     if found is not None:
         return found
-    if HERE.rooms:  # as in all of lowering
+    if HERE.rooms:  # true in all of lowering
         return visit(e, ready(facts))
     with ROOM:
         return visit(e, ready(facts))

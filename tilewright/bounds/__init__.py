@@ -1,1 +1,1 @@
-"""Which region of each tensor its readers need, and so the range of every axis."""
+"""The regions of tensors that their readers need, and so the range of every axis."""

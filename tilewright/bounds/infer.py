@@ -88,7 +88,7 @@ def _bounds_of(
             private = private_steps(stage, scope)
         check_memory(stage, scope, outer, consumers, private)
     needed: tuple[Region, ...] = ()
-    if isinstance(stage.op, (ExternOp, ScanOp)):  # they compute whole tensors
+    if isinstance(stage.op, (ExternOp, ScanOp)):  # these compute whole tensors
         for consumer in consumers:
             running_loops(stage, scope, consumer)
     elif stage.is_output:

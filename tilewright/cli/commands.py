@@ -16,7 +16,7 @@ class _HelpWithoutType:
 
     def get_help_option(self, ctx: Any) -> Any:
         """The option --help, which takes nothing."""
-        option = super().get_help_option(ctx)  # type: ignore[misc]  # of the class beside this one
+        option = super().get_help_option(ctx)  # type: ignore[misc]  # the other base is click's command
         if option is not None:
             option.metavar = ""
         return option

@@ -1,4 +1,4 @@
-"""Which device a command runs on."""
+"""The device that a command runs on."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ def calibrated() -> int:
             ]
         )
         return 1
-    if on.exist:  # it takes seconds, the CPU minutes
+    if on.exist:  # a GPU takes seconds, the CPU minutes
         _calibrated_gpu(on)
     if has_torch:
         _calibrated_cpu()

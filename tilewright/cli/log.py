@@ -210,7 +210,7 @@ def workload_name(workload: Workload) -> str:
     """A workload for people: the template's name, and its arguments or, of one of ours, the options that they mean."""
     name, *args = workload
     ours = next((t for t in ALL if t.name == name), None)
-    with suppress(UserError, TypeError):  # of another version, perhaps
+    with suppress(UserError, TypeError):  # perhaps a workload of another version
         if ours is not None:
             return f"{name}({', '.join(f'{k}={written(v)}' for k, v in ours.workload(tuple(args)).shortest.items())})"
     return one_line(f"{name}({', '.join(map(str, args))})")

@@ -38,7 +38,7 @@ def run_script(script: Path, arguments: Sequence[str]) -> int:
     legacy.install(override=True)
     main = ModuleType("__main__")
     main.__dict__.update(__file__=str(script), __builtins__=builtins)
-    # It stays there afterwards: threads and exit handlers of the script still need its globals.
+    # The module stays there afterwards: threads and exit handlers of the script still need its globals.
     sys.modules["__main__"] = main
     # Not with this file's own `from __future__` imports.
     reported(lambda: exec(compile(source, str(script), "exec", dont_inherit=True), main.__dict__))
@@ -67,7 +67,7 @@ def _source(script: Path) -> bytes:
     source = bytearray()
     try:
         with open(os.open(script, os.O_RDONLY | WITHOUT_WAITING), "rb", buffering=0) as file:
-            part = file.read(_PART)  # of a pipe: empty if nobody writes to it, None if nothing is written yet
+            part = file.read(_PART)  # a pipe: empty if nobody writes, None if nothing is written yet
             if not part and part is not None and stat.S_ISFIFO(os.fstat(file.fileno()).st_mode):
                 raise _no_script(f"{script} is a pipe that nobody writes to")
             if WITHOUT_WAITING:

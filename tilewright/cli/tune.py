@@ -81,7 +81,7 @@ def workload_of(template: PackagedTemplate[Any], sizes: Mapping[str, str | None]
     given = {name: _parsed(name, text) for name, text in sizes.items() if text is not None}
     try:
         made: Convolution = template.kind.of(**given)
-    except UserError as error:  # its message begins with the option
+    except UserError as error:  # the message begins with the option
         raise UserError(f"--{error.message}", fix=error.fix, where="") from None
     if prod(made.shape) > _MOST_ELEMENTS or any(_elements(t) > _MOST_ELEMENTS for t in made.declare()):
         raise UserError(

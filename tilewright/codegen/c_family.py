@@ -235,7 +235,7 @@ class KernelWriter:
         condition = self.expr(s.condition)
         parts, self.lines[before:] = self.lines[before:], []
         with self._block("while (true)" if parts else f"while ({condition})"):
-            if parts:  # of a condition that is too long for one expression
+            if parts:  # the condition is too long for one expression
                 self.lines += [*parts, "  " * self.indent + f"if (!({condition})) break;"]
                 self.expr.forget()
             self._stmt(s.body)

@@ -35,7 +35,7 @@ class _Listing(HostVisitor):
         extents = [size for size in sizes if size is not None]
         arguments = tuple(place for place in places if place is not None)
         self.complete &= len(extents) == len(sizes) and len(arguments) == len(places)
-        if self.complete and 0 not in extents:  # else there is nothing to do
+        if self.complete and 0 not in extents:  # a launch with a zero extent does nothing
             x, y, z, *block = extents
             shared = kernel.dynamic_shared_bytes
             self.launches.append(FixedLaunch(kernel.name, (x, y, z), (block[0], block[1], block[2]), shared, arguments))

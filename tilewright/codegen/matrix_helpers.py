@@ -120,7 +120,7 @@ def matrix_helpers(atoms: Mapping[str, Atom]) -> dict[str, str]:
         "  const float power = __int_as_float((int)(word & 0xff800000u));\n"
         "  return (unsigned int)__float_as_int(__fmaf_rn(power, 4.8828125e-4f, __int_as_float((int)word)));\n}"
     )
-    for bits in range(7, 16):  # as swizzle_storage exchanges pieces of 16 bytes
+    for bits in range(7, 16):  # `swizzle_storage` exchanges pieces of 16 bytes
         name = f"swizzled_{1 << bits}"
         made[name] = f"unsigned int {name}(unsigned int at) {{\n  return at ^ (at >> {bits - 4} & 0x70);\n}}"
     made["bf16_split"] = _bf16_split()

@@ -43,9 +43,9 @@ class _Sources:
         self.arrays = arrays
         self.nodes = list(post_order(kernel.launch.body))
         self.held: dict[Any, _Arrays] = {}
-        """Of variables and private memory: all values assigned to them."""
+        """The arrays in all values assigned to a variable or to private memory."""
         self.of: dict[Any, _Arrays] = {}
-        """Of expressions, and of all expressions in statements."""
+        """The arrays of an expression, or of all expressions in a statement."""
         while self._changed():
             pass
 

@@ -1,4 +1,4 @@
-"""From finished functions to a compiled program: kernels as source, machine code for CUDA, and host code."""
+"""Compile finished functions to a program: kernels as source, machine code for CUDA, and host code."""
 
 from __future__ import annotations
 

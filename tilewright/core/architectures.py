@@ -213,7 +213,7 @@ _OPENCL_GPU = Hardware(
     (Synchronization("barrier", "block"),),
 )
 
-# By the device that the spelling names (`opencl -device=gpu`); other names of GPUs (mali, adreno) take the row "gpu".
+# Rows by the device in the spelling (`opencl -device=gpu`); other names of GPUs (mali, adreno) take the row "gpu".
 OPENCL: dict[str, Hardware] = {
     # The threads of a block may be loops here. Values live across a barrier go to memory and back, so they should use
     # no registers. Unrolling by thousands takes the compiler a minute, and gains nothing. There are no warps: loads of

@@ -79,8 +79,8 @@ class _Gate:
         self.inside = {thread: depth for thread, depth in self.inside.items() if thread == me}
         self.forking = []
         for lock in _locks:
-            if not (owned := getattr(lock, "_is_owned", None)) or not owned():  # by this thread, which releases it
-                lock._at_fork_reinit()  # type: ignore[union-attr]  # as the standard library does with its own
+            if not (owned := getattr(lock, "_is_owned", None)) or not owned():  # this thread releases its own locks
+                lock._at_fork_reinit()  # type: ignore[union-attr]  # the standard library does the same with its locks
 
 
 def _imported_by_others(me: int) -> bool:
@@ -140,7 +140,7 @@ at_fork(before=_gate.before_fork, after_in_parent=_gate.after_in_parent, after_i
 
 @functools.cache
 def keep_from_forks() -> None:
-    """From now on, leave garbage that exists at the time of a fork to the parent.
+    """Leave garbage that exists at the time of a fork to the parent, from now on.
 
     A driver's objects take the driver's locks when they are released. In a fork, a lock may be held by a thread that is
     not there, and the first collection of garbage would wait for it.

@@ -38,7 +38,7 @@ _SCOPES = {scope.value: scope for scope in MemoryScope}
 _SCOPES |= {
     "shared.dyn": MemoryScope.SHARED,
     "warp": MemoryScope.SHARED,
-}  # of any size; a warp sees its block's scopes
+}  # shared memory of any size; a warp sees its block's scopes
 _SCOPES |= dict.fromkeys((*OPERAND_SCOPES, "wmma.accumulator"), MemoryScope.LOCAL)
 
 
@@ -211,7 +211,7 @@ class Cache:
 
 
 SWIZZLE_PIECE, SWIZZLE_LINE = 16, 128
-"""Of the layout "swizzle 128": the bytes that move together, and the bytes of the shortest line within which they are
+"""The layout "swizzle 128": the bytes that move together, and the bytes of the shortest line within which they are
 exchanged."""
 
 

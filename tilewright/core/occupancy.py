@@ -88,5 +88,5 @@ def occupancy(
         found[Limiter.REGISTERS] = pool // shares // of_warp * shares // warps
     if not isinstance(shared_bytes, int) or shared_bytes:
         given = shared_bytes if pooled else ceiling(shared_bytes, shared.unit) * shared.unit + shared.reserved
-        found[Limiter.SHARED] = (shared.pool or shared.most) // most(1, given)  # of many blocks, some use none
+        found[Limiter.SHARED] = (shared.pool or shared.most) // most(1, given)  # arrays: some blocks may use none
     return Occupancy(warps, one.warps, found)

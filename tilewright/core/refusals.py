@@ -70,7 +70,7 @@ def missing(holder: str, name: str, known: Iterable[str], owner: object = None) 
 
 
 def missing_from_module(module: str, name: str, known: Iterable[str]) -> Exception:
-    """As `missing`, for a module of the package by its full name."""
+    """The same as `missing`, for a module of the package by its full name."""
     found = missing(module.partition(".")[2] or module, name, known)
     if isinstance(found, UserAttributeError):
         return found

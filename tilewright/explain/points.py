@@ -146,7 +146,7 @@ def _evaluate(e: Any, values: Mapping[Var, Values], visit: Callable[[Expr], Valu
 
 
 def _logical(e: Any, visit: Callable[[Expr], Values]) -> Values:
-    """And / or; an unknown operand decides nothing."""
+    """Compute And or Or; an unknown operand decides nothing."""
     a, b = visit(e.a), visit(e.b)
     if a is None or b is None:
         return a if b is None else b

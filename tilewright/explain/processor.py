@@ -181,7 +181,7 @@ class _Walk:
         return replace(access, touched=access.touched.within(stride, extent))
 
     def _step(self, index: Expr, var: Var) -> int | None:
-        """By how many elements an index moves from one value of a variable to the next; None if that differs."""
+        """The elements by which an index moves from one value of a variable to the next; None if that differs."""
         found = coefficients(index, [var])
         if found is None:
             return None

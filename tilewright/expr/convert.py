@@ -1,4 +1,4 @@
-"""From Python values to expressions of one type.
+"""Convert Python values to expressions of one type.
 
 Type rules follow the legacy API. A Python number takes the other side's type, an integer meets a float as that float,
 and the wider type wins.
@@ -176,5 +176,5 @@ def _common(x: DType, y: DType) -> DType:
     elif x.is_float or y.is_float or x.is_bool or y.is_bool:
         wide = x if rank[x.kind] > rank[y.kind] else y
     else:
-        wide = x if (x.bits, -rank[x.kind]) > (y.bits, -rank[y.kind]) else y  # of one width, the unsigned one
+        wide = x if (x.bits, -rank[x.kind]) > (y.bits, -rank[y.kind]) else y  # for one width, the unsigned type
     return wide.with_lanes(lanes)

@@ -14,7 +14,7 @@ import numpy as np
 
 from ..core.dtype import DType
 
-Value = Any  # of an expression at run time: a bool, an int, a NumPy scalar, or an array of one lane type
+Value = Any  # a value at run time: a bool, an int, a NumPy scalar, or an array of one lane type
 Function = Callable[..., Value]
 
 

@@ -90,7 +90,7 @@ class CandidateProcess:
         while True:
             message = self.channel.receive()
             if message == Proceed(job.key):
-                self._arrived += self.channel.arrived()  # its descriptor does not signal data that was read already
+                self._arrived += self.channel.arrived()  # the descriptor does not signal data that was read already
                 return
             self._arrived.append(message)
 
@@ -122,7 +122,7 @@ class CandidateProcess:
                 if not isinstance(candidate, PickledCandidate):
                     raise TypeError(f"it is {type(candidate).__name__}")
                 Target.parse(candidate.target)
-            except Exception as error:  # of a class that only the tuner has, perhaps
+            except Exception as error:  # perhaps only the tuner has an object's class
                 reason = f"the worker cannot read it: {type(error).__name__}: {error}"
                 self._tell(message.token, RunFailed(reason=shorten(reason)))
             else:

@@ -54,7 +54,7 @@ class Courier:
         self._start(self._watch())
         await self._over.wait()
         loop.remove_reader(self.channel.fileno())
-        with suppress(Exception):  # else the scheduler tells this client that it left, and logs that it cannot
+        with suppress(Exception):  # otherwise the scheduler fails to tell this client that it left, and logs that
             self.client.unsubscribe_topic("all")
 
     def _on_event(self, event: Any) -> None:

@@ -259,7 +259,7 @@ class Dispatcher:
             if not place.held:
                 continue
             if place.up and now >= place.since + self.patience:
-                if place.pinged:  # and it has not answered
+                if place.pinged:  # the worker has not answered
                     place.up, place.since, place.pinged, place.silent = False, now, False, True
                     self._file(name)
                 else:

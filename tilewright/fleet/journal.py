@@ -99,7 +99,7 @@ class Journal:
             return State.OVER, str(outcome)
         if life == self._life:
             return State.UNDER_WAY, ""
-        if not ran and lives < _MOST_WORKERS_LOST:  # it was being built; perhaps its neighbour ended the worker
+        if not ran and lives < _MOST_WORKERS_LOST:  # candidate in a build; perhaps its neighbour ended the worker
             self._data.execute("update trials set life = ?, lives = lives + 1 where token = ?", (self._life, token))
             return State.NEW, ""
         lost = RunFailed(reason="its worker ended while it had it; it is not run again", killed=True)

@@ -63,7 +63,7 @@ async def _join(address: str, security: Any, host: Host, stop: asyncio.Event, fo
         security=security,
         memory_limit=0,
         dashboard=False,
-        dashboard_address="127.0.0.1:0",  # of status pages
+        dashboard_address="127.0.0.1:0",  # the address of status pages
         local_directory=folder,
         host="127.0.0.1" if is_loopback(address) else None,
     )
@@ -92,7 +92,7 @@ async def _lifetime(worker: Any) -> None:
 
 def quieten(level: int) -> None:
     """Set the lowest level at which Dask logs."""
-    import distributed  # noqa: F401  # which sets its own levels
+    import distributed  # noqa: F401  # the import sets its own levels
 
     for name in ("distributed", "distributed.worker", "distributed.core", "distributed.scheduler"):
         logging.getLogger(name).setLevel(level)

@@ -337,7 +337,7 @@ class FleetSession:
         if self._channel is not None:
             try:
                 self._channel.exchange(message)
-            except OSError:  # it ends; its candidates are requested again
+            except OSError:  # the courier ends; its candidates are requested again
                 self._channel.closed = True
 
     # The courier

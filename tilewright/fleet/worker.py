@@ -120,7 +120,7 @@ class Host:
             self._waiting[token] = get_running_loop().create_future()
             await self._submit(token, candidate)
         found = self._waiting.get(token)
-        if found is None:  # it ended in the moment between
+        if found is None:  # the candidate ended in the meantime
             return self.journal.take(token)[1]
         while not found.done():
             left = self._heard + _STUCK_SECONDS - get_running_loop().time()
@@ -195,7 +195,7 @@ class Host:
 
     def _restart(self) -> None:
         if self._process is not None:
-            self._process.kill()  # its channel closes, and `_lost` does the rest
+            self._process.kill()  # the channel closes, and `_lost` does the rest
 
     def _finish(self, token: str, outcome: Outcome) -> None:
         kept = self.journal.finish(token, write_outcome(outcome))

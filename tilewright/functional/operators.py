@@ -61,7 +61,7 @@ _calls: dict[type, PublicCall] = {np.ndarray: numpy_arrays.call}
 
 @unscriptable
 def conv1d(
-    x: ArrayT = None,  # type: ignore[assignment]  # or as `input`
+    x: ArrayT = None,  # type: ignore[assignment]  # callers may write `input=`
     weight: Any = None,
     bias: Any = None,
     stride: Extent = 1,
@@ -125,7 +125,7 @@ def conv1d(
 
 @unscriptable
 def conv2d(
-    x: ArrayT = None,  # type: ignore[assignment]  # or as `input`
+    x: ArrayT = None,  # type: ignore[assignment]  # callers may write `input=`
     weight: Any = None,
     bias: Any = None,
     stride: Extent = 1,
@@ -194,7 +194,7 @@ def conv2d(
 
 @unscriptable
 def depthwise_conv2d(
-    x: ArrayT = None,  # type: ignore[assignment]  # or as `input`
+    x: ArrayT = None,  # type: ignore[assignment]  # callers may write `input=`
     weight: Any = None,
     bias: Any = None,
     stride: Extent = 1,
@@ -229,7 +229,7 @@ def depthwise_conv2d(
 
 @unscriptable
 def conv_transpose1d(
-    x: ArrayT = None,  # type: ignore[assignment]  # or as `input`
+    x: ArrayT = None,  # type: ignore[assignment]  # callers may write `input=`
     weight: Any = None,
     bias: Any = None,
     stride: Extent = 1,
@@ -265,7 +265,7 @@ def conv_transpose1d(
 
 @unscriptable
 def conv_transpose2d(
-    x: ArrayT = None,  # type: ignore[assignment]  # or as `input`
+    x: ArrayT = None,  # type: ignore[assignment]  # callers may write `input=`
     weight: Any = None,
     bias: Any = None,
     stride: Extent = 1,
@@ -301,7 +301,7 @@ def conv_transpose2d(
 
 @unscriptable
 def max_pool2d(
-    x: ArrayT = None,  # type: ignore[assignment]  # or as `input`
+    x: ArrayT = None,  # type: ignore[assignment]  # callers may write `input=`
     kernel_size: Extent | None = None,
     stride: Extent | None = None,
     padding: Padding = 0,
@@ -339,7 +339,7 @@ def max_pool2d(
 
 @unscriptable
 def avg_pool2d(
-    x: ArrayT = None,  # type: ignore[assignment]  # or as `input`
+    x: ArrayT = None,  # type: ignore[assignment]  # callers may write `input=`
     kernel_size: Extent | None = None,
     stride: Extent | None = None,
     padding: Padding = 0,

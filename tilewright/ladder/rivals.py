@@ -17,7 +17,7 @@ from .climb import SECONDS_EACH, RungOutcome, plan
 from .trial import CheckedProblem
 
 Timer = Callable[[int], float]
-"""From a number of runs to the seconds that they take together."""
+"""Returns the seconds that a number of runs take together."""
 
 
 def numpy_row(trial: CheckedProblem, repeat: int) -> RungOutcome:
@@ -125,6 +125,6 @@ def _host_timer(call: Callable[[], Any]) -> Timer:
 
 def _graph_timer(call: Callable[[], Any]) -> Timer:
     """Times calls on the GPU alone."""
-    from ..functional.pytorch.graphs import TorchGraphTimer  # which imports PyTorch
+    from ..functional.pytorch.graphs import TorchGraphTimer  # the module imports PyTorch
 
     return TorchGraphTimer(call)

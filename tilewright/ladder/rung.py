@@ -32,7 +32,7 @@ class Rung:
     name: str
     does: str
     make: Callable[[Any], RungProgram]
-    """From the ladder (its sizes) to a fresh program."""
+    """Returns a fresh program for the ladder (its sizes)."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""From a schedule and its bounds to a loop nest, built once, with every producer in its place.
+"""Build the loop nest of a schedule and its bounds, once, with every producer in its place.
 
 The nest of a stage is its leaf loops around a guarded store. A reduction first stores its identity, in loops of its own
 from the outermost reduction loop inwards. A stage computed at a loop stands at the head of that loop's body. Buffers

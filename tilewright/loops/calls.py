@@ -228,7 +228,7 @@ def address_of(place: Any, span: Any = None) -> Expr:
             f"{place!r} is not an element of a buffer", primitive="address_of", fix="give an element: address_of(B[i])"
         )
     made = AddressOf(place, const(1, "int32"), True, True)
-    assert made.buffer is not None  # of a tensor it raises
+    assert made.buffer is not None  # `buffer` raises for a tensor
     return made
 
 

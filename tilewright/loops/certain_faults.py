@@ -176,7 +176,7 @@ def _symbolic_end(index: Expr, extent: Expr, scene: _Scene) -> str:
         return ""
     used = {var: scene.ranges[var] for var in variables(index) if var in scene.ranges}
     if any(var in used for ends in used.values() for var in variables(*ends)):
-        return ""  # of a triangle of loops, the ends of one variable are not reached at every value of the other
+        return ""  # in a triangle of loops, not every value of one variable reaches the ends of the other
     found = extremes(simplify(index), used)
     if found is None or not found.exact:
         return ""

@@ -335,7 +335,7 @@ STATEMENTS: dict[str, Any] = {
 }  # fmt: skip
 STATEMENTS["IRModule"].from_expr = module_of
 for _name, _loop_kind in zip(("Serial", "Parallel", "Vectorized", "Unrolled"), _BY_NUMBER, strict=False):
-    setattr(STATEMENTS["For"], _name, _loop_kind)  # as of 2017: tvm.stmt.For.Vectorized
+    setattr(STATEMENTS["For"], _name, _loop_kind)  # the names of 2017: tvm.stmt.For.Vectorized
 LEGACY_NAMES: dict[type, str] = {
     made.node: f"tir.{name}"
     for name, made in STATEMENTS.items()

@@ -43,7 +43,7 @@ class PointerBuffer(Buffer):
 
 
 _POINTED: WeakValueDictionary[tuple[int, str], PointerBuffer] = WeakValueDictionary()
-"""By the pointer, which its buffer keeps alive, and the type of the elements."""
+"""Buffers by the pointer, which the buffer keeps alive, and the type of the elements."""
 
 
 def at_pointer(pointer: Any, dtype: str, extents: tuple[Expr, ...], primitive: str) -> PointerBuffer:

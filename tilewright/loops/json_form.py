@@ -92,7 +92,7 @@ VALUES: dict[str, tuple[type, Callable[[Any], Any], Callable[[Any], Any]]] = {}
 
 _MAKERS: dict[str, Callable[..., Any]] = {
     **{kind.__name__: kind for kind in _FIELDS},
-    "Layout": StorageLayout,  # its name up to 0.3
+    "Layout": StorageLayout,  # the name up to 0.3
     **_NODES,
     "Range": Range.from_min_extent,
     "IterVar": _axis,

@@ -23,7 +23,7 @@ def _is_number(e: Expr, value: int) -> bool:
 
 
 def _always(predicate: Any, primitive: str) -> None:
-    if isinstance(predicate, Broadcast):  # of a vector access: every lane, and 1 for true
+    if isinstance(predicate, Broadcast):  # a vector access: every lane, and 1 for true
         predicate = predicate.value
         predicate = predicate.value == 1 if isinstance(predicate, IntImm) else predicate
     if predicate is not None:

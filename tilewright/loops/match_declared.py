@@ -52,7 +52,7 @@ class BufferRegion:
 
 
 def assign(name: str, intrin: TensorIntrin, boxes: Sequence[Box], axes: Sequence[IterVar]) -> dict[IterVar, IterVar]:
-    """Which axis of the stage each axis of the intrinsic runs over: the last ones, or the axes of more than one
+    """The axis of the stage that each axis of the intrinsic runs over: the last ones, or the axes of more than one
     value."""
     wanted = [_extent(axis) for axis in axes]
     first = len(boxes) - len(axes)

@@ -110,7 +110,7 @@ def asked_ahead(found: StageBounds, axis: IterVar) -> Iterator[tuple[Tensor, int
     iterations."""
     extent = found.ranges[axis].extent
     for tensor, at, offset in found.stage.prefetches:
-        if at is axis and not (isinstance(extent, IntImm) and extent.value <= offset):  # else no iteration is so late
+        if at is axis and not (isinstance(extent, IntImm) and extent.value <= offset):  # some iteration is so late
             yield tensor, offset, extent
 
 

@@ -238,7 +238,7 @@ class _FunctionPrinter:
 
     def _allocation(self, buffer: n.Buffer) -> str:
         shape = ", ".join(self.printer(e) for e in buffer.shape)
-        scope = buffer.scope.value if isinstance(buffer, n.Buffer) else "global"  # that of a tensor is not decided
+        scope = buffer.scope.value if isinstance(buffer, n.Buffer) else "global"  # the scope of a tensor is not decided
         return f'T.allocate([{shape}], "{buffer.dtype}", "{scope}")'
 
     def _views_at(self, stmt: n.Stmt, level: int) -> None:

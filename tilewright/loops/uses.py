@@ -1,4 +1,4 @@
-"""Which buffers statements and expressions read and write.
+"""The buffers that statements and expressions read and write.
 
 The result stays with the node for the node's lifetime, so that all passes together look at each node once.
 """

@@ -68,7 +68,7 @@ class Batch:
         self.inputs = reference_file.digest(runner.ref_input)
         self.feed = feed
         self.given: dict[int, Job] = {}
-        """By number: the jobs that have no outcome yet."""
+        """The jobs without an outcome yet, by number."""
         self.jobs: list[Job] = []
         """All jobs, with resolved targets. A finished job no longer holds its loop nest."""
         self.unbuilt: deque[int] = deque()
@@ -97,7 +97,7 @@ class Batch:
         to be read.
         """
         source = iter(batches)
-        size: int | None = 0  # of the last batch; None: it was the last
+        size: int | None = 0  # size of the latest batch; None: there are no more
         left: set[int] = set()
         while size is not None or left:
             client = self.client = self.connect()

@@ -25,7 +25,7 @@ from .option import BuildFunc
 from .outcome import BuildFailed, Outcome, Refused, TimedOut, shorten
 
 if TYPE_CHECKING:
-    from .pool import Died  # which needs forks: systems without them build, too
+    from .pool import Died  # `pool` needs forks; systems without forks also build
 
 _PACKAGE = __name__.partition(".")[0]
 

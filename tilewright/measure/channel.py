@@ -161,7 +161,7 @@ class Channel:
         self._missing = 0
         try:
             return pickle.loads(data)
-        except Exception as error:  # of a class that is known only there, perhaps
+        except Exception as error:  # perhaps only the sender knows an object's class
             return Garbled(f"sent data that cannot be read: {type(error).__name__}: {error}", final=False)
 
     def _garbled(self, reason: str) -> Garbled:

@@ -72,7 +72,7 @@ def _no_process(error: OSError) -> UserError:
 def die_with(parent: int) -> None:
     """End this process when `parent`, which started it, ends for any reason."""
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    if os.getppid() != parent:  # it ended before the request was made
+    if os.getppid() != parent:  # the parent ended before the request was made
         os._exit(1)
 
 
@@ -143,7 +143,7 @@ class Child:
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, signal.SIGKILL)  # while its number cannot be somebody else's
         _, self._status = os.waitpid(self.pid, 0)
-        if self._status and self._mark and not self._killed:  # it crashed, and nobody has seen its children
+        if self._status and self._mark and not self._killed:  # the process crashed, and nobody has seen its children
             kill_marked(WORKER, self._mark)
         self._gone()
 
@@ -232,7 +232,7 @@ def fork(main: Callable[[Channel], None], close: Iterable[Channel] = ()) -> Chil
             raise _no_process(error) from error
     if pid:
         theirs.close()
-        with suppress(OSError):  # it may have done so itself
+        with suppress(OSError):  # the child may have done so itself
             os.setpgid(pid, pid)
         child = Child(pid, ours, worker)
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)

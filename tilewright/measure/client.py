@@ -62,7 +62,7 @@ class Client:
                 self.broken[message.index] = message.reason
                 if len(self.broken) < self.devices:
                     _log.warning("device %d is out of use: %s", message.index, message.reason)
-        if len(self.broken) == self.devices and not finished:  # else the next call raises: no result is lost
+        if len(self.broken) == self.devices and not finished:  # otherwise the next call raises: no result is lost
             kind = UserError if self.opened else AbsentDeviceError
             raise kind(
                 next(iter(self.broken.values())), primitive="measure", fix="look at the output of `tilewright doctor`"
@@ -84,7 +84,7 @@ class Client:
 def _end(process: subprocess.Popen[bytes], channel: Channel, owner: int) -> None:
     if os.getpid() != owner:  # a fork of the caller that ends has no say
         return
-    with suppress(OSError):  # it has ended already, or somebody was interrupted in the middle of a message
+    with suppress(OSError):  # the server has ended, or somebody was interrupted in the middle of a message
         channel.send(Shutdown(), 1.0)
     channel.close()
     try:

@@ -65,7 +65,7 @@ class DeviceRunner:
         except _LostError as error:
             return ReferenceLost(reason=shorten(f"its reference cannot be read: {error}"), path=request.reference)
         except _OutsideError as error:
-            self.healthy = False  # it may have written anywhere
+            self.healthy = False  # the kernel may have written anywhere
             return RunFailed(reason=str(error))
         except InternalError as error:  # the driver's compiler refuses the source
             return BuildFailed(reason=shorten(str(error)), stage="compile")

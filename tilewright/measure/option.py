@@ -16,7 +16,7 @@ from ..core.target import Target
 from .own_runner_api import Runner, is_own_runner
 
 BuildFunc = Callable[[Any, list[Any], Target], CompiledProgram]
-"""From a job's schedule and tensors, and the target, to a compiled program."""
+"""Compiles a job's schedule and tensors for the target."""
 
 
 @dataclass(frozen=True)

@@ -102,8 +102,8 @@ class Measured(Outcome):
 
 @dataclass(frozen=True, kw_only=True)
 class Failure(Outcome):
-    """It was not measured, and why. `step` is the schedule step at fault and its place in the caller's code, if
-    known."""
+    """A candidate that was not measured, and why. `step` is the schedule step at fault and its place in the caller's
+    code, if known."""
 
     reason: str
     step: str = ""
@@ -115,7 +115,7 @@ class Failure(Outcome):
 
 @dataclass(frozen=True, kw_only=True)
 class BuildFailed(Failure):
-    """It could not be built; `stage` is "instantiate", "lower", "compile", or "crash" if the process died."""
+    """A failed build; `stage` is "instantiate", "lower", "compile", or "crash" if the process died."""
 
     stage: str = "instantiate"
     killed: bool = False

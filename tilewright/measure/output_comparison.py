@@ -79,7 +79,7 @@ class Wanted:
         np.copyto(apart, got, casting="unsafe")
         np.subtract(apart, want, out=apart)
         np.abs(apart, out=apart)
-        return bool(apart.max() <= allowed)  # which NaN is not
+        return bool(apart.max() <= allowed)  # False for NaN
 
     @cached_property
     def _memory(self) -> np.ndarray:
@@ -114,9 +114,9 @@ def _stretches(*arrays: np.ndarray) -> Iterator[tuple[Any, ...]]:
 
 
 def _is_off(got: np.ndarray, want: np.ndarray, allowed: float, relative: float) -> np.ndarray:
-    """Which elements differ by more than `allowed` and `relative` of the wanted ones; non-finite values must match."""
+    """Mark elements that are off by more than `allowed` plus `relative` of the wanted ones, or not equally finite."""
     value, exact = got.astype(np.float64), want.astype(np.float64, copy=False)
-    largest = float(ml_dtypes.finfo(got.dtype).max)  # type: ignore[no-untyped-call]  # its stubs leave it out
+    largest = float(ml_dtypes.finfo(got.dtype).max)  # type: ignore[no-untyped-call]  # missing in the stubs
     with np.errstate(invalid="ignore"):
         far = ~(np.abs(value - exact) <= allowed + relative * np.abs(exact))
         if far.any() or not np.isfinite(exact).all():

@@ -159,7 +159,7 @@ class WorkerPool:
             child = self._idle.pop() if self._idle else self._fork()
             now = time.monotonic()
             self._busy[child] = _Work(number, now, now + self.timeout)
-            with suppress(OSError):  # it died while idle: that costs no work
+            with suppress(OSError):  # a child that died while idle costs no work
                 child.channel.send((number, number if self.given is None else self.given(number)))
                 return
             del self._busy[child]
@@ -177,7 +177,7 @@ class WorkerPool:
             if isinstance(message, Answer) and message.number == doing.number:
                 fit = not (gone or message.last or child in self._outdated or child.channel.closed)
                 if not (fit or gone or child.channel.closed):
-                    child.kill(idle=True)  # it has ended its own children: nobody needs to look for them
+                    child.kill(idle=True)  # the child has ended its own children: nobody needs to look for them
                 self._release(child, keep=fit)
                 return [(doing.number, message.result)]
             how = message.reason if isinstance(message, Garbled) else "answered for another candidate"
@@ -232,7 +232,7 @@ def _attempt(work: Callable[[Any], Any], given: Any) -> tuple[Any, bool]:
     except BaseException as error:  # work handles the errors that it expects: this is not one of them
         try:
             said = f"{type(error).__name__}: {error}".removesuffix(": ")
-        except BaseException:  # its text, too, is the work's own code
+        except BaseException:  # the text of an exception is the work's own code, too
             said = type(error).__name__
         return Died(f"raised {shorten(said)}", False, False, time.monotonic() - began), False
 

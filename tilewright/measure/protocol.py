@@ -31,7 +31,7 @@ class RunRequest:
     options: LocalRunner
 
 
-# From the tuner to the server.
+# Messages from the tuner to the server.
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Shutdown:
 FromTuner = Submit | DropQueued | Shutdown
 
 
-# From the server to the tuner.
+# Messages from the server to the tuner.
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ class RunFinished:
 FromServer = DeviceOpened | DeviceLost | RunStarted | RunFinished
 
 
-# From a runner to the server; the server sends it one `RunRequest` at a time.
+# Messages from a runner to the server; the server sends a runner one `RunRequest` at a time.
 
 
 @dataclass(frozen=True)
@@ -143,6 +143,6 @@ class DeviceState(StrEnum):
     IDLE = auto()
     BUSY = auto()
     COOLING = auto()
-    ENDING = auto()  # its process was told or made to end, and is not gone yet
+    ENDING = auto()  # the process was told or made to end, and is not gone yet
     RESTING = auto()  # no process: the last one's work on the device may still be torn down
     LOST = auto()

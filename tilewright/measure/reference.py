@@ -63,7 +63,7 @@ def tolerance(sums: Sequence[tuple[int, float]], rounding: float = 0.0) -> float
 
 
 def _unit(dtype: DType) -> float:
-    return float(ml_dtypes.finfo(dtype.numpy).eps)  # type: ignore[no-untyped-call]  # its stubs leave it out
+    return float(ml_dtypes.finfo(dtype.numpy).eps)  # type: ignore[no-untyped-call]  # missing in the stubs
 
 
 class _Fingerprint:

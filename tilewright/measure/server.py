@@ -71,7 +71,7 @@ class Slot:
         self.nonsense = ""
         self.failures = 0
         self.log = os.memfd_create(f"runner-{index}", os.MFD_CLOEXEC)
-        fcntl.fcntl(self.log, fcntl.F_SETFL, os.O_APPEND)  # so that it can be emptied while a runner writes to it
+        fcntl.fcntl(self.log, fcntl.F_SETFL, os.O_APPEND)  # the file can be emptied while a runner writes
 
     def start(self) -> None:
         """Fork a runner."""
@@ -108,7 +108,7 @@ class Slot:
             return None
         gone = self.child.ended()
         for message in self.child.channel.arrived():
-            if isinstance(message, Garbled):  # it wrote over its own memory, and its messages make no sense
+            if isinstance(message, Garbled):  # the runner wrote over its own memory
                 self.nonsense = message.reason
                 self.child.kill()
                 break
@@ -116,7 +116,7 @@ class Slot:
         if gone:
             return self._buried()
         if self.deadline is not None and (late := time.monotonic() - self.deadline) >= 0:
-            if late > LATE and not self.again and self.state is DeviceState.BUSY:  # as when both were stopped meanwhile
+            if late > LATE and not self.again and self.state is DeviceState.BUSY:  # perhaps both were stopped meanwhile
                 self.again = True
                 self.deadline = time.monotonic() + self.limit
             else:

@@ -148,5 +148,5 @@ class MeasureSession:
 
 
 def _remove(folder: Path, owner: int) -> None:
-    if os.getpid() == owner:  # and not a fork of it that ends
+    if os.getpid() == owner:  # a fork of the owner that ends leaves the folder
         shutil.rmtree(folder, ignore_errors=True)

@@ -144,7 +144,7 @@ def _portable(job: Job, builder: LocalBuilder) -> tuple[Job | Built, CheckSpec] 
             handle, tensors = job.instantiate()
             bounds = refined_bounds(handle.value, job.target)
             job = replace(job, lowered=packed(handle, tensors, job.target, bounds))
-    if builder.build_func != "default" or not job.lowered:  # it also explains why there is no program
+    if builder.build_func != "default" or not job.lowered:  # `build` also explains why there is no program
         made = build(job, builder.build_func)
         return (made, made.spec) if isinstance(made, Built) else made
     return replace(job, instantiate=_elsewhere, key=None, reference=None), pickle.loads(job.lowered).spec

@@ -38,7 +38,7 @@ def marked(name: str, value: str) -> list[int]:
                 with open(f"/proc/{entry}/environ", "rb") as file:
                     if wanted in file.read().split(b"\0"):
                         found.append(int(entry))
-            except OSError:  # it has ended, or is somebody else's
+            except OSError:  # the process has ended, or is somebody else's
                 continue
     return found
 
@@ -67,7 +67,7 @@ def began(pid: int) -> str:
 
 
 def _send(pid: int, number: int) -> None:
-    with suppress(OSError):  # it has ended
+    with suppress(OSError):  # the process has ended
         os.kill(pid, number)
 
 

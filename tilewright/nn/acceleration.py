@@ -188,7 +188,7 @@ def _measure(done: Acceleration, layer: ModelLayer, timed: Timed) -> None:
 def _timed(done: Acceleration, problem: Problem, on: Any, timed: Timed) -> Comparison:
     """Time our kernel and PyTorch's for a problem, and make later calls run the faster kernel."""
     plan = plan_for(problem, on, torch_tensors.RIVAL, tune=done.tune)
-    if plan.executable is None:  # by an estimate, or by measurements from elsewhere: here it is measured
+    if plan.executable is None:  # estimates, or measurements from elsewhere, chose PyTorch: measure here
         plan = plan_for(problem, on, "")
     assert plan.executable is not None
     if problem not in timed:

@@ -272,7 +272,7 @@ def _write(found: _FoldedSet, made: list[Any]) -> None:
             for old, new in zip(found.made, made, strict=True):
                 old.copy_(new)
         else:
-            found.made = [a.clone() for a in made]  # so that no later write reaches a weight
+            found.made = [a.clone() for a in made]  # copies: no later write reaches a weight
 
 
 def _drop(owner: Callable[[], FoldedParameters | None], key: Any, _: Any) -> None:

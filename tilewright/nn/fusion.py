@@ -361,7 +361,7 @@ def _rewrite(
         filters_last = problem.weights == "OHWI"
         if found.steps or (weight in static and not is_in_order(weight.meta["val"], filters_last)):
             groups = options["groups"] if conv.args[6] else 0
-            own = bias if found.steps else None  # else the bias stays as it is: it may depend on inputs
+            own = bias if found.steps else None  # an unfolded bias stays as it is: it may depend on inputs
             both = graph.call_function(fold, (weight, own, found.steps, groups, filters_last))
             weight, shift = [graph.call_function(operator.getitem, (both, place)) for place in (0, 1)]
             static.update((both, weight, shift))

@@ -93,7 +93,7 @@ class _Convolution(_Signed):
 
     def extra_repr(self: Any) -> str:
         """Return PyTorch's representation followed by the activation."""
-        found: str = super().extra_repr()  # type: ignore[misc]  # of the module beside it
+        found: str = super().extra_repr()  # type: ignore[misc]  # PyTorch's class is the other base
         return found if _activation(self) is None else f"{found}, activation={self.activation!r}"
 
 

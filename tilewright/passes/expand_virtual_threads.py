@@ -21,7 +21,7 @@ from ..loops.nodes import Allocate, Buffer, For, Function, If, Seq, Stmt, Store,
 from ..loops.uses import NO_SOURCES, Sources
 from ..loops.walk import statements, stored_stages, substatements
 
-MAX_COPIES = 16  # from here on the copies are a loop
+MAX_COPIES = 16  # this many copies, or more, are a loop
 
 
 def expand_virtual_threads(function: Function, target: Target, options: Options) -> Function:

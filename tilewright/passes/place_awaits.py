@@ -157,7 +157,7 @@ class _Placer:
             nested = _holds_commits(part)
             found = self._accesses((e for e in part.children() if not isinstance(e, Stmt)) if nested else (part,))
             needed = self._needed(found, scene, state)
-            if needed is not None and needed < 0:  # its own group is still open
+            if needed is not None and needed < 0:  # the copy's own group is still open
                 made.append(Commit())
                 state, since, needed = state.committed(), since + 1, needed + 1
             if needed is not None:

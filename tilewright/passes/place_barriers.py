@@ -149,7 +149,7 @@ class _Placer:
             return _Placed(stmt, NONE, NONE, stmt.scope is self.scope)
         if (
             isinstance(stmt, Await) and self.scope is MemoryScope.SHARED
-        ):  # its data have arrived from here on, for all later accesses
+        ):  # for all later accesses, its data have arrived
             arrived = Accesses(Access(buffer, True, None) for buffer in stmt.buffers)
             return _Placed(stmt, NONE, arrived, False)
         if isinstance(stmt, Seq):
@@ -252,7 +252,7 @@ class _Placer:
             return
         for decision in decides:
             e = substitute(decision, self.found.named)
-            if varies(e, scene.threads, self.memory() if uses.read(e) else frozenset()):  # which most do not ask for
+            if varies(e, scene.threads, self.memory() if uses.read(e) else frozenset()):  # few conditions read memory
                 raise UserError(
                     f"a barrier is needed within `{describe(stmt)}`, but some threads of the block do not reach it",
                     primitive="barrier",

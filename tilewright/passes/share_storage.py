@@ -154,7 +154,7 @@ class _Clashes:
 
     def __init__(self, buffers: Sources, threads: frozenset[Var], memory: Callable[[], frozenset[Buffer]]) -> None:
         self.buffers = buffers
-        self.threads = threads  # and the names of values that differ between threads
+        self.threads = threads  # later also the names of values that differ between threads
         self.memory = memory
         self.liveness = Liveness()
         self.found: Clashes = set()

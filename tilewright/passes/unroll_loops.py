@@ -150,7 +150,7 @@ def _decide_loop(stmt: For, policy: _Policy, weight: _Weight, chosen: set[Var]) 
             fix="split the axis by a constant factor and unroll the inner loop",
             suspects=(Suspect(("unroll",), (_stage(stmt.body),)),),
         )
-    tasks = bool(stmt.pragmas) and any(key in TASKS for key, _ in stmt.pragmas)  # which stay with their loop
+    tasks = bool(stmt.pragmas) and any(key in TASKS for key, _ in stmt.pragmas)  # tasks stay with their loop
     serial = stmt.kind is LoopKind.SERIAL and not tasks
     once = serial and extent == 1
     if serial and extent >= 0 and weight.loops == 0 and weight.unrolled <= MAX_AUTO_DEPTH:

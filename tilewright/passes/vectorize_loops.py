@@ -168,7 +168,7 @@ class _Vectorizer:
                 children = (self.uniform(e.condition), e.true_value, e.false_value)
             if isinstance(e, Load):
                 children = tuple([self.index(e, child) for child in children])
-            if has_effect(e):  # which happens in every iteration
+            if has_effect(e):  # effects happen in every iteration
                 raise _StaysScalarError
             parts = tuple([c if c.dtype.lanes > 1 else self.expr(c) for c in children])
             if any([part.dtype.lanes > 1 for part in parts]):

@@ -27,7 +27,7 @@ class AccessReports:
 
     def cleared(self) -> Handle:
         """The memory, ready for the next call."""
-        self.from_host.clear()  # of a call that failed, or was recorded
+        self.from_host.clear()  # the last call failed, or was recorded
         if self.held is None:
             size = 8 * len(self.entry.indices)
             memory = self.on.driver.allocate(self.on.index, size)

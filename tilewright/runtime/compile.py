@@ -1,4 +1,4 @@
-"""From finished functions to a module."""
+"""Compile finished functions to a module."""
 
 from __future__ import annotations
 

@@ -110,7 +110,7 @@ class CudaDriver(Driver):
             )
         except DeviceError as error:
             return 0, f"the NVIDIA driver does not start: {error}"
-        if version // 1000 < bindings_version()[0]:  # it would refuse the machine code of a newer compiler
+        if version // 1000 < bindings_version()[0]:  # an older driver refuses the machine code of a newer compiler
             return 0, (
                 f"the NVIDIA driver is of CUDA {version // 1000}.{version % 1000 // 10}, and cuda-bindings of CUDA "
                 f"{bindings_version()[0]}: pip install 'tilewright[cuda12]', or a driver from 580 on"
@@ -139,7 +139,7 @@ class CudaDriver(Driver):
         return found
 
     def attributes(self, index: int) -> DeviceAttributes:
-        gpu = self.gpu(index)  # its context is not needed
+        gpu = self.gpu(index)  # no context is needed
 
         def get(name: str) -> int:
             key = getattr(bindings().CUdevice_attribute, f"CU_DEVICE_ATTRIBUTE_{name}")

@@ -185,7 +185,7 @@ def _number(name: str, digits: str) -> int:
 
 
 def _kind(name: Any) -> str:
-    name = getattr(name, "kind", name)  # of a target
+    name = getattr(name, "kind", name)  # a target has a kind
     if isinstance(name, int):
         name = {code: kind for kind, code in _TYPE_CODES.items()}.get(name, str(name))
     words = str(name).replace(":", " ").split()

@@ -132,7 +132,7 @@ def take(source: Any, stream: int | None = None) -> Shared:
         )
     address = _pointer(capsule, name)
     managed: Any = ctypes.cast(address, ctypes.POINTER(_STRUCTS[name])).contents
-    _rename(capsule, _USED[name])  # from here on, freeing it is up to us
+    _rename(capsule, _USED[name])  # now the memory is ours to free
     owner = _Owner(managed, address)
     tensor = managed.tensor
     shape = tuple(tensor.shape[: tensor.ndim])

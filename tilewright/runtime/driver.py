@@ -62,7 +62,7 @@ class DeviceAttributes(NamedTuple):
     l2_cache_bytes: int = 0
     driver_version: str = ""
     last_cache_bytes: int = 0
-    """Of a CPU: its largest cache, the last before memory."""
+    """The largest cache of a CPU, the last before memory."""
     on_host: bool = False
     """Whether the device computes on the cores that run this process."""
 

@@ -28,7 +28,7 @@ def _stream_of_cupy(index: int) -> int:
 
 
 STREAMS: dict[str, Callable[[int], int]] = {"torch": _stream_of_torch, "cupy": _stream_of_cupy}
-"""By library, the CUDA stream that its work on a device goes to. DLPack orders the work of other libraries."""
+"""The CUDA stream of a library's work on a device, by library. DLPack orders the work of other libraries."""
 
 
 class Adopted(NamedTuple):

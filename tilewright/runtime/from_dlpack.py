@@ -77,7 +77,7 @@ def _adopt(on: Device, shared: Shared) -> NDArray:
 
 
 def _from_cuda(source: Any, interface: dict[str, Any], read_only: bool) -> NDArray:
-    """From the protocol that describes memory on an NVIDIA GPU to libraries without DLPack."""
+    """Adopt an array by the protocol that describes memory on an NVIDIA GPU to libraries without DLPack."""
     shape, dtype = tuple(interface["shape"]), DType(np.dtype(interface["typestr"]))
     steps, itemsize = interface.get("strides"), dtype.numpy.itemsize
     if steps is not None and any(step < 0 or step % itemsize for step in steps):
@@ -91,7 +91,7 @@ def _from_cuda(source: Any, interface: dict[str, Any], read_only: bool) -> NDArr
         raise _frozen()
     on = cuda(cuda().driver.owner(int(address)))
     stream = interface.get("stream")
-    if stream is not None:  # which may still be computing the values
+    if stream is not None:  # work on this stream may still be computing the values
         on.driver.await_stream(on.index, int(stream))
     return NDArray(on, dtype, shape, int(address), source, strides)
 

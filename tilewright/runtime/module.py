@@ -174,7 +174,7 @@ class Entry:
         return run
 
     def time_evaluator(self, func_name: Any = None, dev: Device | None = None, *args: Any, **options: Any) -> Evaluator:
-        """As `Module.time_evaluator`, for this function."""
+        """The same as `Module.time_evaluator`, for this function."""
         if isinstance(func_name, Device):  # called as entry.time_evaluator(dev, ...)
             args = (dev, *args) if dev is not None else args
             dev = func_name

@@ -102,7 +102,7 @@ class Linker:
         said = ctypes.c_void_p()
         with self._lock:
             if self._dispose(tracker, ctypes.byref(said)):
-                self._text(said)  # which nobody can do anything about
+                self._text(said)  # nobody can act on this error
 
     def _text(self, said: ctypes.c_void_p) -> str:
         """LLVM's error message; the caller owns its memory."""

@@ -20,7 +20,7 @@ _HOMES = {
     **{f"tvm.contrib.{part}.": f"tilewright.contrib.{part}" for part in ("cblas", "sort")},
     "test.op.": "tilewright.compat.legacy.tensorize_functions",
 }
-"""From the beginning of a function's name to the module that registers it: scripts call it without an import."""
+"""The module that registers a function, by the beginning of its name: scripts call it without an import."""
 
 
 class PackedFunc:

@@ -20,7 +20,7 @@ def temporary_cache() -> str:
     made, me = tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-"), os.getpid()
 
     def remove() -> None:
-        if os.getpid() == me:  # and not a fork of it that ends
+        if os.getpid() == me:  # a fork of the owner that ends leaves the folder
             shutil.rmtree(made, ignore_errors=True)
 
     atexit.register(remove)

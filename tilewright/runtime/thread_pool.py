@@ -35,7 +35,7 @@ _COSTS_AT, _POOL_BYTES, _TICKET_BYTES = 1024, 2048, 128
 _BY_TEAM = "tilewright_parallel_for_by_team"
 _NAMES = ("tilewright_worker", "tilewright_end_pool", "tilewright_pool", "tilewright_team", _BY_TEAM)
 _WORDS = {"x86_64": ("202", "pause"), "aarch64": ("98", "yield")}
-"""By machine: the number of the futex system call, and the instruction that makes spinning cheap."""
+"""The number of the futex system call, and the instruction that makes spinning cheap, by machine."""
 _HAS_THREADS = sys.platform == "linux" and hasattr(signal, "pthread_sigmask")
 """Whether the pool can start threads: they sleep by a call of Linux's. Elsewhere a parallel loop runs on one thread."""
 _CALLS = ("i64 @syscall(i64, ...)", "i32 @sched_yield()")

@@ -33,7 +33,7 @@ class BenchmarkResult:
 
     @property
     def median(self) -> float:
-        """Their median."""
+        """The median of the repetitions."""
         return float(np.median(self.results))
 
     @property
@@ -48,7 +48,7 @@ class BenchmarkResult:
 
     @property
     def std(self) -> float:
-        """Their standard deviation."""
+        """The standard deviation of the repetitions."""
         return float(np.std(self.results))
 
     def __str__(self) -> str:

@@ -189,7 +189,7 @@ class ScheduleHandle(ScheduleViews, KeptSteps):
         made = self.apply("cache_write", self.value.stages[ids.pop()], scope)
         if isinstance(tensor, Tensor):
             return made[tensor.value_index]
-        return made[0] if len(made) == 1 and tensor is given[0] else list(made)  # of an operation or a stage: all
+        return made[0] if len(made) == 1 and tensor is given[0] else list(made)  # an operation or a stage: all outputs
 
     def rfactor(self, tensor: Any, axis: IterVar, factor_axis: int = 0) -> Any:
         """Keep a partial result of the reduction `tensor` per iteration of its loop `axis`; see the primitive.

@@ -55,7 +55,7 @@ class StageView:
 
     @property
     def attach_type(self) -> int:
-        """Its place: 1 by itself, 2 inlined, 4 at a loop of another stage, 5 at the loop of its scan."""
+        """The stage's place: 1 by itself, 2 inlined, 4 at a loop of another stage, 5 at the loop of its scan."""
         placement = self.value.placement
         if isinstance(placement, Inlined):
             return _INLINE

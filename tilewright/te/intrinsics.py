@@ -192,4 +192,4 @@ def _atom_of(op: Operation) -> str:
             fix="declare te.sum(A[i, k].astype(sums) * B[k, j].astype(sums), axis=k) of float16 summed in float32, or "
             "of other types that tilewright.intrin.mma has",
         )
-    return found[-1]  # of float32: the exact one
+    return found[-1]  # for float32, the exact one

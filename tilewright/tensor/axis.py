@@ -192,7 +192,7 @@ def _range_of_values(dom: Any, made: Range) -> Range:
     if not rest or is_const(low, 0):
         return Range(maximum(rest[0] if rest else low, 0))
     low, high = match_types(low, rest[0])
-    # As unsigned integers: NVRTC takes `low < high ? high - low : 0` for max(high - low, 0), which wraps.
+    # Unsigned, because NVRTC takes `low < high ? high - low : 0` for max(high - low, 0), which wraps.
     bits = DType(f"u{high.dtype}")
     count = cast(high.dtype, subtract(cast(bits, high), cast(bits, low)))
     return Range.from_min_extent(low, if_then_else(less(low, high), count, const(0, high.dtype)))

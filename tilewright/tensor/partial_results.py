@@ -47,7 +47,7 @@ def _fault(combiner: CommReducer) -> tuple[str, str] | None:
         a, b, c = (tuple(_sample(v, i + k) for k, v in enumerate(start)) for i in range(3))
         ab, ba = _combined(combiner, a, b), _combined(combiner, b, a)
         first, then = _combined(combiner, ab, c), _combined(combiner, a, _combined(combiner, b, c))
-    except UndefinedValueError:  # they depend on the element
+    except UndefinedValueError:  # the values depend on the element
         return None
     if not _agree(start, twice):
         return (

@@ -327,7 +327,7 @@ def max_value(dtype: str) -> Expr:
 
 
 def _largest(kind: DType) -> float:
-    info = ml_dtypes.finfo(kind.numpy)  # type: ignore[no-untyped-call]  # it has no annotations
+    info = ml_dtypes.finfo(kind.numpy)  # type: ignore[no-untyped-call]  # missing in the stubs
     return float(info.max)
 
 

@@ -174,7 +174,7 @@ def _reduction(graph: _Graph, op: ComputeOp, reduce: Reduce, shape: tuple[int, .
     terms = Terms(reduce, data, partial(_Body, graph))
     extents = terms.extents
     total = math.prod(extents)
-    in_parts = combines_parts(reduce.combiner)  # else one point at a time, without the points that are left out
+    in_parts = combines_parts(reduce.combiner)  # otherwise point by point, without the points left out
     step = max(1, AT_ONCE // max(1, math.prod(shape))) if in_parts else 1
     start = _Body(graph, data)
     result = [start.value(e) for e in reduce.init or reduce.combiner.identity]

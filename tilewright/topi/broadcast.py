@@ -134,7 +134,7 @@ def _divide(a: Any, b: Any) -> Expr:
 
 def _log_add_exp(a: Any, b: Any) -> Expr:
     high, low = o.maximum(a, b), o.minimum(a, b)
-    apart = o.select(o.equal(high, low), o.const(0, high.dtype), o.subtract(low, high))  # of infinities, too
+    apart = o.select(o.equal(high, low), o.const(0, high.dtype), o.subtract(low, high))  # 0 for equal infinities, too
     return o.add(high, TABLE["log1p"](TABLE["exp"](apart)))
 
 

@@ -90,7 +90,7 @@ class Template(Protocol):
 
     @property
     def name(self) -> str:
-        """Its name in logs."""
+        """The template's name in logs."""
 
     def declare(self, args: tuple[Any, ...], target: Target | None) -> Declared:
         """Return the declaration of a workload."""
@@ -129,7 +129,7 @@ def register(template: Template) -> Template:
 def lookup(name: str) -> Template:
     """Return the template of a name; raise UserError if there is none."""
     if name not in _templates:
-        view("registered templates")  # of the package, also under names of legacy tasks, such as "conv2d_nchw.cuda"
+        view("registered templates")  # the package's, also by legacy names, such as "conv2d_nchw.cuda"
     found = _templates.get(name)
     if found is None:
         beside = ", ".join(each for each in map(str, _templates) if each.split(".")[0] == name.split(".")[0])
@@ -243,7 +243,7 @@ class Task:
         return f"Task(func_name={self.name}, args={self.args}, kwargs={self.kwargs}, workload={self.workload})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # By the template's name: its functions may be the user's own, in `__main__`.
+        # The template is pickled by name, because its functions may be the user's own, in `__main__`.
         return Task, (self.name, self.args, self.target)
 
 
@@ -272,7 +272,7 @@ def create(
         )
     task = Task(name, args, chosen)
     task.config_space.check()
-    _ = task.flop  # so that an error in the template reaches the caller now, not at the first trial
+    _ = task.flop  # an error in the template reaches the caller now, not at the first trial
     return task
 
 

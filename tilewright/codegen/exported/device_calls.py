@@ -230,5 +230,5 @@ __attribute__((unused)) static int32_t tilewright_launch(
 }"""
 
 CALLS = {"cuda": _CUDA, "opencl": _OPENCL}
-"""By kind of target: `tilewright_device`, `tilewright_allocate`, `tilewright_free` and `tilewright_launch`."""
+"""`tilewright_device`, `tilewright_allocate`, `tilewright_free` and `tilewright_launch`, by kind of target."""
 TYPES = dict.fromkeys(CALLS, "tilewright_gpu")

@@ -154,7 +154,7 @@ def with_imports(source: str, machine: Processor, imports: Sequence[str]) -> str
     llvm = binding()
     module = llvm.parse_assembly(source)
     target = _target_machine(machine)
-    for text in reversed(imports):  # of weak definitions, the linker keeps the first
+    for text in reversed(imports):  # the linker keeps the first of several weak definitions
         try:
             other = llvm.parse_assembly(text)
             for function in other.functions:

@@ -87,7 +87,7 @@ class BufferAccesses:
         """The elements at `places` as a vector of type `dtype`, from vectors of `width` elements, keyed by their first
         position."""
         starts, kind = [*loaded], memory_type(dtype)
-        numbers = [bisect_right(starts, place) - 1 for place in places]  # of the vector that has the element of a lane
+        numbers = [bisect_right(starts, place) - 1 for place in places]  # the vector with each lane's element
         made, *others = loaded.values()
         for number, piece in enumerate(others or [made], 1):
             order = [*range(dtype.lanes)]  # lanes picked before stay in place

@@ -201,7 +201,7 @@ class BodyWriter:
 
     def _for(self, s: For) -> None:
         around = self.memory.past_caches
-        if dict(s.pragmas).get(NONTEMPORAL_STORES) and self.tasks is None:  # whose barriers order other stores only
+        if dict(s.pragmas).get(NONTEMPORAL_STORES) and self.tasks is None:  # barriers of tasks order other stores only
             self.memory.past_caches = True
         self._loop(s)
         self.memory.past_caches = around

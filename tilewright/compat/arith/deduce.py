@@ -67,7 +67,7 @@ def _deduced(search: _Search, test: n.Compare) -> IntervalSet:
     target = search.target
     alone = sum(1 for side in (test.a, test.b) if uses_any(side, [target])) == 1
     if not is_index(test.a.dtype):
-        if not alone:  # their difference wraps
+        if not alone:  # the difference of the sides wraps
             return NOTHING
         gap = test.a if uses_any(test.a, [target]) else test.b
     else:
@@ -122,7 +122,7 @@ class _Search:
             return self._end(value, greater)
         if not uses_any(e, [self.target]):
             return EVERYTHING if prove(e >= value if greater else e <= value, self.facts) else NOTHING
-        if not is_index(e.dtype) and not isinstance(e, (n.Min, n.Max)):  # it may wrap
+        if not is_index(e.dtype) and not isinstance(e, (n.Min, n.Max)):  # the expression may wrap
             return NOTHING
         found = coefficients(e, [self.target])
         if found is not None:

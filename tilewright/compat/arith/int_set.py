@@ -257,7 +257,7 @@ def _sum(form: Affine, domains: Mapping[Var, IntervalSet], facts: Facts) -> Ends
     for side, infinity in enumerate((NEGATIVE_INFINITY, POSITIVE_INFINITY)):
         try:
             ends.append(total(side))
-        except OverflowError:  # it does not fit the type, so no value gets there
+        except OverflowError:  # the end does not fit the type, so no value gets there
             ends.append(infinity)
     return ends[0], ends[1]
 

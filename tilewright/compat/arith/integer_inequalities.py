@@ -122,7 +122,7 @@ def _eliminated(src: IntConstraints) -> tuple[dict[Var, _Bounds], list[Expr]]:
     facts = known_of_parameters(src)
     forms = _forms(src, facts)
     found: dict[Var, _Bounds] = {}
-    products: dict[Expr, None] = {}  # of variables: they stay as conditions
+    products: dict[Expr, None] = {}  # products of variables stay as conditions
     for v in src.variables:
         here = found[v] = _Bounds()
         lower: list[tuple[int, Expr]] = []

@@ -116,7 +116,7 @@ def solve_linear_equations(equations: Any, variables: Any = None, ranges: Any = 
     rows, right = _matrix(src)
     diagonal, left, columns, back = smith_normal_form(rows, len(src.variables))
     facts = _facts(src)
-    values = [_combination(weights, right, facts) for weights in left]  # of each equation of the diagonal system
+    values = [_combination(weights, right, facts) for weights in left]  # a value per equation of the diagonal system
     relations: list[Expr] = []
     known: list[Expr] = []
     for i, value in enumerate(values):

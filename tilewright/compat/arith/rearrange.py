@@ -192,7 +192,7 @@ def _moved_into(atom: Any, k: int, rest: Affine, first: bool, facts: Facts) -> E
     sums = [each + rest if first else rest + each for each in own]
     if not is_extreme:
         return type(atom)(atom.condition, *(each.to_expr() for each in sums))  # type: ignore[no-any-return]
-    if not all(has_room(each, facts) for each in sums):  # they are compared
+    if not all(has_room(each, facts) for each in sums):  # sums that are compared must not wrap
         return None
     kind = type(atom) if k == 1 else _TURNED[type(atom)]
     return kind(*(each.to_expr() for each in sums))  # type: ignore[no-any-return]

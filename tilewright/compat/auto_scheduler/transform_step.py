@@ -34,7 +34,7 @@ class NumberedSchedule:
         self.order = [schedule.stage_id(op) for op in ops]
         self.steps: list[list[Any]] = []
         self.cached: dict[int, int] = {}
-        """From the id of a stage to the id of the stage that computes it in nearer memory."""
+        """The id of the stage that computes a stage in nearer memory, by that stage's id."""
 
     def copy(self) -> NumberedSchedule:
         """A schedule that has taken the same steps."""

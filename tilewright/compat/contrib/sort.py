@@ -38,7 +38,7 @@ def sort(data: Any, out: Any, axis: int = -1, is_ascend: bool = True) -> None:
 def _order(values: np.ndarray, axis: int, is_ascend: bool) -> np.ndarray:
     if is_ascend:
         return np.argsort(values, axis=axis, kind="stable")
-    flipped = np.flip(values, axis)  # so that equal elements keep their order, seen from the other end
+    flipped = np.flip(values, axis)  # equal elements keep their order, seen from the other end
     found: np.ndarray = values.shape[axis] - 1 - np.flip(np.argsort(flipped, axis=axis, kind="stable"), axis)
     return found
 

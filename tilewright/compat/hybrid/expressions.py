@@ -174,7 +174,7 @@ class Expressions:
         for part in node.values:
             found = self.truth(part)
             if isinstance(found, bool):
-                if found is not conjunction:  # as in Python, later operands are not evaluated
+                if found is not conjunction:  # later operands are not evaluated, like in Python
                     parts = [*parts, found] if parts else [found]
                     break
                 continue

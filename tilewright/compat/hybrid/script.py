@@ -62,7 +62,7 @@ class Script:
         return self._declared(given)
 
     @property
-    def __globals__(self) -> dict[str, Any]:  # as a function has them
+    def __globals__(self) -> dict[str, Any]:  # functions have this attribute
         return self.source.function.__globals__
 
     def __repr__(self) -> str:

@@ -223,7 +223,7 @@ class _Writer:
     def _constant(self, e: Any) -> str:
         if e.dtype in (DType("int32"), DType("bool")):
             return repr(bool(e.value) if e.dtype.is_bool else e.value)
-        if isinf(e.value):  # which Python and the language write as a number that is too large
+        if isinf(e.value):  # Python and the language write infinity as too large a number
             return f"{e.dtype}({'-' if e.value < 0 else ''}1e999)"
         return f"{e.dtype}({'1e999 - 1e999' if isnan(e.value) else repr(e.value)})"
 

@@ -92,7 +92,7 @@ class _Absent(MetaPathFinder):
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         if fullname.startswith(f"{PACKAGE}."):
-            if found := folded_module(fullname):  # from topi.cuda import conv2d
+            if found := folded_module(fullname):  # `from topi.cuda import conv2d`
                 return found
             raise MissingModule(legacy_name(fullname))
         if fullname.partition(".")[0] == GRAPHS:

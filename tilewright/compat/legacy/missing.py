@@ -75,7 +75,7 @@ def _absent(error: BaseException) -> str | None:
     if isinstance(error, ModuleNotFoundError):  # import tvm.te.hybrid
         return legacy_name(error.name) if error.name and _is_ours(error.name) else None
     # Only the message has the holder of the name: `name_from` exists since Python 3.12.
-    if isinstance(error, ImportError):  # from tvm.te import hybrid
+    if isinstance(error, ImportError):  # `from tvm.te import hybrid`
         found = re.match(r"cannot import name '(?P<name>\w+)' from '(?P<holder>[\w.]+)'", str(error))
     elif isinstance(error, AttributeError):  # te.hybrid
         found = re.match(r"module '(?P<holder>[\w.]+)' has no attribute '(?P<name>\w+)'", str(error))

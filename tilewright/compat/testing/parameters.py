@@ -174,7 +174,7 @@ def requires_package(*packages: str) -> Requirement:
 def _is_installed(name: str) -> bool:
     try:
         return find_spec(name) is not None
-    except (ImportError, ValueError):  # of a package that is not there, or no name at all
+    except (ImportError, ValueError):  # the package is not there, or the name is no name at all
         return False
 
 

@@ -26,7 +26,7 @@ from .workloads import legacy_padding, named_by, workload_of
 
 Convolve = Callable[..., Tensor]
 Answers = Callable[[Target, Sequence[Workload]], Iterable[tuple[int, Any]]]
-"""From the names of one workload to its record: the place of a name, and a configuration."""
+"""Returns the records for the names of one workload: the place of a name, and a configuration."""
 _asked: list[Answers] = []
 
 

@@ -35,7 +35,7 @@ def phases(sample: Sequence[tuple[int, int]], width: int, memory: WarpMemory, wa
     """The parts of a warp's access, each by the lanes that are served at a time."""
     each = max(1, width // memory.word)
     address, banks = dict(sample), memory.banks
-    first = np.array([[address.get(lane, sample[0][1]) for lane in range(warp)]])  # as `AccessCount.note` had them
+    first = np.array([[address.get(lane, sample[0][1]) for lane in range(warp)]])  # the addresses of `AccessCount.note`
     group = int(lanes_together(first, width, memory)[0])
     found: list[Phase] = []
     for start in range(0, warp, group):

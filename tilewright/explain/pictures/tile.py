@@ -144,7 +144,7 @@ def _matrix(
         rows, columns = flat // _ACROSS, flat % _ACROSS
         name = names[long[0]] if long else ""
         named = (f"{name} // {_ACROSS}", f"{name} % {_ACROSS}")
-    order = np.argsort(-number[keep], kind="stable")  # of threads that compute the same element, the first is shown
+    order = np.argsort(-number[keep], kind="stable")  # an element of several threads shows the first
     rows, columns, number, copy = (values[keep][order] for values in (rows, columns, number, copy))
     whole = (int(rows.max()) + 1, int(columns.max()) + 1)
     side = 64 if whole[0] * whole[1] > MOST_CELLS else max(whole)

@@ -30,7 +30,7 @@ for _schema in (
 ):
     _library.define(_schema, tags=(torch.Tag.pt2_compliant_tag,))
 _operators = torch.ops.tilewright
-_recent = RecentCalls()  # by the weight and other tensors that calls share
+_recent = RecentCalls()  # keys: the weight and other tensors that calls share
 
 
 def _is_watched() -> bool:
@@ -75,7 +75,7 @@ def _is_layer(x: Any, weight: Any, bias: Any, seq_idx: Any, initial_states: Any)
     """Return whether a call is an ordinary depthwise convolution: one type, no gaps, and at least one result."""
     if seq_idx is not None or initial_states is not None or type(x) not in TENSORS or not all(x.shape):
         return False
-    if not (x.is_contiguous() or x.transpose(1, 2).is_contiguous()):  # which a layer would copy
+    if not (x.is_contiguous() or x.transpose(1, 2).is_contiguous()):  # a layer would copy other orders
         return False
     return bool(weight.dtype == x.dtype and (bias is None or bias.dtype == x.dtype))
 

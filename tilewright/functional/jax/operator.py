@@ -60,7 +60,7 @@ _compiled = jax.jit(operator.bind, static_argnames=("problem", "tune"))
 
 @operator.def_impl  # type: ignore[untyped-decorator]  # JAX is not followed
 def _run(*arrays: Any, problem: Problem, tune: Tune) -> Any:
-    with jax.disable_jit(False):  # as JAX's own operators, which are programs, too
+    with jax.disable_jit(False):  # JAX's own operators are compiled despite this setting, too
         return _compiled(*arrays, problem=problem, tune=tune)
 
 

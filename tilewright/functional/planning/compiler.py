@@ -103,7 +103,7 @@ def compiled(found: Selection, target: Target, epilogue: Epilogue, notes: Kernel
 
 def epilogue_of(problem: Problem, activation: Activation | None) -> Epilogue:
     """Return the epilogue of a problem: the operations after its sums."""
-    if problem.op in (BACKWARD, WEIGHT_GRADIENT):  # their bias is a result, and the first has an activation's slope
+    if problem.op in (BACKWARD, WEIGHT_GRADIENT):  # the bias is a result, and BACKWARD has the activation's slope
         return Epilogue()
     named: Any = problem.activation or None
     if named is not None and named.startswith("custom:"):

@@ -89,7 +89,7 @@ def rates(instructions: str, dtype: str, of: str, table: Table | None = None) ->
     sets = _NEAREST.get(instructions, tuple(_NEAREST))
     tables = [(calibrated(), sets[:1]), (_shipped(), sets)] if table is None else [(table, sets)]
     known = [[each.get(name, {}).get(dtype, {}) for name in names] for each, names in tables]
-    if of.startswith(WEIGHT_GRADIENT):  # which calibration does not measure
+    if of.startswith(WEIGHT_GRADIENT):  # calibration does not measure weight gradients
         known = [[kinds for of_table in known for kinds in of_table]]
     row = next((kinds[key] for of_table in known for key in (of, "any") for kinds in of_table if key in kinds), None)
     if row is None:

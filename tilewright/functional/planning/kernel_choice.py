@@ -75,7 +75,7 @@ def choose(
 
             made = tuning.compared(problem, on, *made)
         return made
-    except UserError as refused:  # of an activation of the user's own; or of a limit, as of the grid's
+    except UserError as refused:  # for a user's own activation, or a limit such as the grid's
         if activation is not None:
             raise
         return _otherwise(problem, default, target, epilogue, rival, refused)

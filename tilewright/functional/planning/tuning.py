@@ -86,7 +86,7 @@ def tuned(
 
 def compared(problem: Problem, on: Device, choice: Decision, program: Executable) -> tuple[Decision, Executable]:
     """Choose between our kernel and the rival's by timing both."""
-    ours, theirs = view("time_both", problem, on, program)  # of the rival, PyTorch
+    ours, theirs = view("time_both", problem, on, program)  # the rival is PyTorch
     how = OURS if ours <= theirs else THEIRS
     why = choice.why if how == OURS else f"measured {ours / theirs:.2f} times as fast as ours here"
     return choice._replace(how=how, why=why, seconds=ours, rival_seconds=theirs), program

@@ -21,7 +21,7 @@ from .state import as_autocast, autocast_type, autocasts, modes, pre_dispatches,
 from .tensors import RecentCalls, Run, check_types, facts, prepared, signed
 
 _calls = PreparedCalls()
-_recent = RecentCalls()  # by weight and bias
+_recent = RecentCalls()  # keys: weight and bias
 _grad_enabled = torch.is_grad_enabled
 _wrapped = torch._C._functorch.is_functorch_wrapped_tensor
 
@@ -80,7 +80,7 @@ def _unknown(call: OperatorCall, key: Any) -> Any:
     if any(a is not None and (_wrapped(a) or _is_special(a)) for a in call.arrays):
         return operator(call)
     if autocasts() or records(call.arrays):
-        # From the first call on: checkpoints compare the tensors that two forward passes save.
+        # Also at the first call, because checkpoints compare the tensors that two forward passes save.
         run = _calls.made(key, lambda: _differentiable(call))
     else:
         run = _calls.made(key, lambda: prepared(call, *signed(call)))
@@ -89,7 +89,7 @@ def _unknown(call: OperatorCall, key: Any) -> Any:
 
 def _differentiable(call: OperatorCall) -> Run | None:
     """Return the executor of calls like this one with gradients or under autocast; None if the operator serves them."""
-    from .training import shortest_path, steps  # they load the operator
+    from .training import shortest_path, steps  # imported late: these modules load the operator
 
     if not is_direct(call):
         return None

@@ -42,7 +42,7 @@ def gradients(call: OperatorCall, checked: Signature) -> list[tuple[CallPlan, st
     arrays, biased = as_read(call).arrays[:4], call.bias is not None
     x, weight, *_ = arrays
     options, on = convolution_options(call, arrays), place(call.name, x)
-    with torch.no_grad():  # as in a backward pass
+    with torch.no_grad():  # backward passes run without gradients
         if is_one_pass(options, x, weight, tuple(wanted), call.residual is not None):
             plan = joint_gradients.plan_of(options, x, weight, biased)
             if plan is not None:

@@ -221,8 +221,8 @@ def _general(name: str, program: Program, checked: Signature, fresh: Callable[[]
         if out is not None and made is not out:
             with copying():
                 out.copy_(made)
-        elif out is not None and not out.is_inference():  # which has no versions
-            torch.autograd.graph.increment_version(out)  # for gradients that need the old values
+        elif out is not None and not out.is_inference():  # inference tensors have no versions
+            torch.autograd.graph.increment_version(out)  # an error for gradients that need the old values
         return made if out is None else out
 
     return run
@@ -259,7 +259,7 @@ def _in_order(run: Run, order: tuple[int, ...]) -> Run:
     def ordered(*arrays: Any) -> Any:
         nonlocal lies
         made = run(*arrays)
-        if lies:  # as all results of this executor
+        if lies:  # all results of an executor lie alike
             return made
         lies = lies_in(made, order)
         return made if lies else in_order(made, order)
@@ -275,7 +275,7 @@ def _native(call: OperatorCall, checked: Signature, on: Device) -> Run:
     def run(x: Any, w: Any = None, bias: Any = None, residual: Any = None, out: Any = None) -> Any:
         if out is None:
             return compute(x, w, bias, residual)
-        _check_out(call.name, out, x, w)  # as calls of our kernels do
+        _check_out(call.name, out, x, w)  # calls of our kernels check it, too
         return out.copy_(compute(x, w, bias, residual))
 
     def run_on_cpu(x: Any, w: Any = None, bias: Any = None, residual: Any = None, out: Any = None) -> Any:

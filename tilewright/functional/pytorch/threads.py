@@ -59,7 +59,7 @@ def lost() -> bool:
     team = threads()
     if not isinstance(team, OpenMpTeam) or not team.lost:
         return False
-    return threading.current_thread() is threading.main_thread()  # which is the one that forked; others have new teams
+    return threading.current_thread() is threading.main_thread()  # the thread that forked; other threads have new teams
 
 
 def by_pytorch() -> AbstractContextManager[None]:

@@ -85,7 +85,7 @@ def _in_process(
             launch(program, given, x)
 
         compute = native.computed(problem, "conv2d", None, 4, on.kind == "cuda" and not own_settings)
-        with torch.no_grad(), torch.autocast(x.device.type, enabled=False):  # it would cast the arguments of PyTorch's
+        with torch.no_grad(), torch.autocast(x.device.type, enabled=False):  # autocast would cast PyTorch's arguments
             return measure([ours, lambda: compute(x, weight, bias, residual)], on.kind == "cuda")
 
 

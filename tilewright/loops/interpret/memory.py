@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 import numpy as np
-from numpy import count_nonzero  # of few lanes, a third of the time that any() and all() take
+from numpy import count_nonzero  # for few lanes, it takes a third of the time of any() and all()
 
 from ...core.dtype import DType
 from ...core.errors import InternalError

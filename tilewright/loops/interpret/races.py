@@ -16,7 +16,7 @@ from ...expr.numerics import Value
 
 THREAD_BITS, EPOCH_BITS = 11, 21
 BLOCK = 1 << (THREAD_BITS + EPOCH_BITS)
-EVERY = (1 << THREAD_BITS) - 1  # as the thread of an actor: several threads of the block
+EVERY = (1 << THREAD_BITS) - 1  # the thread of an actor that is several threads of the block
 CELL_SHIFT = THREAD_BITS + 20
 NONE = -1
 ANYONE = (1 << 63) - 1  # threads of several blocks

@@ -215,7 +215,7 @@ class Expressions:
         return self._lazy(e.a, e.b, stop=True)
 
     def _lazy(self, left: n.Expr, right: n.Expr, stop: bool) -> Get:
-        """And / or: the right side counts only if the left one has not decided."""
+        """The function of an And or Or: the right side counts only if the left one has not decided."""
         a, b, risky = self.get(left), self.get(right), self.can_fault(right)
 
         def run(mask: Value) -> Value:

@@ -30,7 +30,7 @@ def cache_read(schedule: Schedule, tensor: Tensor, scope: str, readers: Sequence
     """
     kind = memory_scope(scope, "cache_read", tensor.name)
     source = schedule.stage_of[tensor.op]
-    tensor = schedule.stages[source].op.outputs[tensor.value_index]  # of the dimensions that it has now
+    tensor = schedule.stages[source].op.outputs[tensor.value_index]  # the tensor with its present dimensions
     if not readers:
         raise UserError(
             f"no reader of {tensor.name!r} is given",

@@ -160,7 +160,7 @@ _UNARY: dict[str, Callable[[Expr, Expr], Expr]] = {
     "erf": lambda x, y: multiply(TABLE["exp"](negate(multiply(x, x))), _c(2 / math.sqrt(math.pi), y)),
     "fabs": lambda x, y: select(greater_equal(x, _c(0, x)), _c(1, y), _c(-1, y)),
 }
-"""By name: the slope at x, with the value y of the function there."""
+"""The slope at x, with the value y of the function there, by the function's name."""
 
 Slope = Callable[..., Expr]
 
@@ -183,7 +183,7 @@ _BINARY: dict[str, tuple[Slope, Slope]] = {
     "fmod": (lambda a, b, y: _c(1, y), lambda a, b, y: negate(TABLE["trunc"](divide(a, b)))),
     "copysign": (_signs, lambda a, b, y: _c(0, y)),
 }
-"""By name: the slopes along the two arguments."""
+"""The slopes along the two arguments, by the function's name."""
 
 _RULES: dict[type, Callable[[Any, Callable[[Expr], Part]], Part]] = {
     n.Add: lambda e, d: add(d(e.a), d(e.b)),

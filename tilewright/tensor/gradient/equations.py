@@ -136,7 +136,7 @@ def _digits(e: Expr, unknowns: Mapping[Var, Range], facts: Facts) -> list[tuple[
     spans = [unknowns[var] for var, _ in found]
     if not all(isinstance(s.extent, IntImm) and isinstance(s.min, IntImm) and s.min.value == 0 for s in spans):
         return []
-    reach = 0  # of the digits after this one
+    reach = 0  # the largest sum of the digits after this one
     for (_, factor), span in reversed(list(zip(found, spans, strict=True))):
         if factor <= reach:
             return []

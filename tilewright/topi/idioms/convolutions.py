@@ -33,7 +33,7 @@ from .chosen import choice_of, operands_of, weights_index
 Index = Callable[..., Sequence[Any]]
 _RESULT = 0
 _MOSTLY_INSIDE = 16
-"""Of this number of taps of windows, at least one must be inside the images. Tables of channels have fewer entries."""
+"""Window taps with at least one inside the images. Tables of channels have fewer entries."""
 
 
 @dataclass(frozen=True)

@@ -54,7 +54,7 @@ def conv2d_NCHWc_int8(
     out_dtype: Any = "int32",
     n_elems: int = 4,
 ) -> Tensor:
-    """As `conv2d_NCHWc`, with `kernel` (CO / c, CI / b, KH, KW, b / n, c, n): n = `n_elems` values are dot products."""
+    """`conv2d_NCHWc` with `kernel` (CO / c, CI / b, KH, KW, b / n, c, n): n = `n_elems` values are dot products."""
     name = "conv2d_NCHWc_int8"
     x, w = _checked(data, kernel, 7, (layout, out_layout), name)
     group = integer(n_elems, "n_elems", name, 1)

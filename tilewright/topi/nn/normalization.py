@@ -44,7 +44,7 @@ class NormalizedGroup:
             )
         self.kind = sum_type(self.data.dtype)
         self.kept = [n for d, n in enumerate(self.data.shape) if d not in self.axes]
-        # As a float: there may be more elements than an integer of an extent's type counts.
+        # The count is a float: there may be more elements than an integer of an extent's type counts.
         self.size: Any = reduce(multiply, (cast(self.kind, self.data.shape[d]) for d in self.axes))
 
     def value(self, indices: Sequence[Any]) -> Any:

@@ -263,7 +263,7 @@ def _convolved(
         size, tile, packed = 3, _tile_of(w, name), w
         channels, filters = w.shape[2], w.shape[3]
     else:
-        at = 0 if last else 2  # of the kernels' heights
+        at = 0 if last else 2  # the dimension of the kernels' heights
         size = known(w.shape[at]) or 0
         if not size or known(w.shape[at + 1]) != size:
             raise UserError(f"weight has the shape {list(w.shape)}", primitive=name, fix="give square kernels")
@@ -307,7 +307,7 @@ def _tiles(
     n, batch, channels = m + r - 1, extent["N"], extent["C"]
     places = [extent["HW"[d]] + before[d] + after[d] - r + 1 for d in range(2)]
     rows, columns = (o.floordiv(size + m - 1, m) for size in places)
-    # As much more border as the last tiles stick out.
+    # The border grows by the part of the last tiles that sticks out.
     more = [after[d] + count * m - size for d, (count, size) in enumerate(zip((rows, columns), places, strict=True))]
     low, high = ({"N": 0, "C": 0, **dict(zip("HW", each, strict=True))} for each in (before, more))
     padded = pad(x, [low[d] for d in layout], [high[d] for d in layout], name="data_pad")

@@ -64,8 +64,7 @@ def conv_transposend_python(
 def depthwise_gradients_python(
     a_np: np.ndarray, w_np: np.ndarray, grads: np.ndarray, stride: int, padding: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """By input (N, H, W, C) and filter (KH, KW, C, M), of the depthwise convolution with the gradient `grads` of its
-    result"""
+    """Gradients by input (N, H, W, C) and filter (KH, KW, C, M) of a depthwise convolution, from the result's"""
     by_input, by_filter = np.zeros(a_np.shape), np.zeros(w_np.shape)
     height, width, multiplier = a_np.shape[1], a_np.shape[2], w_np.shape[3]
     for n, y, x, f in np.ndindex(*grads.shape):

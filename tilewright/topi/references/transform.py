@@ -76,7 +76,7 @@ def matrix_set_diag_python(
 
 
 def layout_transform_python(a_np: np.ndarray, letters: str, to: str) -> np.ndarray:
-    """From one letter per dimension to blocks: "NCHW" to "NCHW4c" """
+    """Change the layout from one letter per dimension to blocks: "NCHW" to "NCHW4c" """
     size = int("".join(c for c in to if c.isdigit()))
     small = next(c for c in to if c.islower())
     order = [c for c in to if c.isalpha()]

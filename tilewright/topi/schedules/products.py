@@ -88,7 +88,7 @@ def _tiles_of_threads(s: ScheduleHandle, op: ComputeOp, out: Operation) -> None:
 
 
 def _apart(s: ScheduleHandle, out: Operation, outer: IterVar, times: int, extent: int | None) -> tuple[Any, IterVar]:
-    """Of the loop over blocks of 16, the part that one thread computes and the rest."""
+    """Split the loop over blocks of 16; returns the part that one thread computes (None: one block), and the rest."""
     if times == 1 or extent is None or -(-extent // 16) < times:
         return None, outer
     rest, own = s[out].split(outer, factor=times)

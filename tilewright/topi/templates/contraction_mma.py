@@ -192,7 +192,7 @@ def _bound(of: Contraction, tile: MmaTile, s: ScheduleHandle, begun: Begun) -> t
         s[holder].compute_at(s[out], loops.tile)
         pad_rows(s, holder)
         *_, i, j = s[holder].op.axis
-    if tile.warpgroups:  # its four warps are neighbours along threadIdx.y
+    if tile.warpgroups:  # the four warps of a warpgroup are neighbours along threadIdx.y
         group, i = s[holder].split(i, factor=WARPGROUP * tile.rows[1])
         iw, ii = s[holder].split(i, factor=tile.rows[1])
         lanes = s[holder].split(j, factor=tile.line) if tile.line else _over_lanes(s, holder, j, tile.run(of))

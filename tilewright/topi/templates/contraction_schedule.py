@@ -114,7 +114,7 @@ def repack(s: ScheduleHandle, view: Tensor) -> None:
         if isinstance(source.op, ComputeOp) and source.op.tag == TRANSPOSED:
             _transpose(s, source)
         elif isinstance(source.op, ComputeOp):
-            s[source].compute_root()  # even weights that are read backwards, which are inlined elsewhere
+            s[source].compute_root()  # also weights that are read backwards, which are inlined elsewhere
             block, thread = s[source].split(s[source].fuse(*source.op.axis), factor=256)
             bind_all(s, source, (block, thread), ("blockIdx.x", "threadIdx.x"))
 

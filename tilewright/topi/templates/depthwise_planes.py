@@ -103,7 +103,7 @@ def schedule(of: Depthwise, config: Config, s: ScheduleHandle, t: Tensors) -> No
     kept = config["weights"].val == "registers"
     if block.together:
         s[made].compute_at(s[out], image)
-        s[out].pragma(grid, "guarded_reads", 1)  # of whole planes, though threads may be dealt more
+        s[out].pragma(grid, "guarded_reads", 1)  # copies have whole planes, though threads may be dealt more
         loops: Sequence[IterVar] = _deal_out(
             s, out, (plane, y, x), threads, gcd(widest_vector(of.dtype), block.results(of))
         )

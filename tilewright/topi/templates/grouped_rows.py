@@ -95,7 +95,7 @@ class RowPairBlock(EightsTile):
 
     @property
     def tile(self) -> tuple[int, int, int]:
-        """Its channels, rows and columns of results."""
+        """The channels, rows and columns of results."""
         return self.units * EIGHT, 2 * self.down * self.rows, self.across * self.eights * EIGHT
 
     def seen(self, of: Conv2dLayer) -> tuple[int, int]:

@@ -123,7 +123,7 @@ class Pooling(PerChannel):
         """Return the number of counted taps along one dimension: taps in the input, and in the padding if it counts."""
         start, apart, taps = at * self.stride[dim] - self.padding[dim], self.dilation[dim], self.kernel[dim]
         size = self.shape[2 + dim]
-        if self.how == AVERAGE:  # from the beginning of the padding
+        if self.how == AVERAGE:  # zeros in the padding count
             start = at * self.stride[dim]
             size = size + self.padding[dim] + self.padding[2 + dim] - self.beyond[dim]
         if apart == 1 and max(self.padding[dim], self.padding[dim + 2]) < taps:  # every window sees something

@@ -240,7 +240,7 @@ def schedule(of: WeightGradient, config: Config, s: ScheduleHandle, t: Tensors) 
 def _add_partial_sums(of: WeightGradient, share: Share, s: ScheduleHandle, t: Tensors) -> None:
     """Have several threads of a block add the partial sums of each weight."""
     o, *taps = t.out.op.axis
-    order = (o, *taps) if share.lanes_have_tiles(of) or of.bias else (*taps, o)  # as in memory
+    order = (o, *taps) if share.lanes_have_tiles(of) or of.bias else (*taps, o)  # the order in memory
     s[t.out].reorder(*order)
     block, thread = s[t.out].split(s[t.out].fuse(*order), factor=LANES)
     bind_all(s, t.out, (block, thread), ("blockIdx.x", "threadIdx.x"))

@@ -108,7 +108,7 @@ class Share(KnobTile):
         lanes, line, sizes = self.lanes(of), _MEMORY.line // BYTES[of.dtype], of.shape[2:] if of_input else of.places
         if of.layout == "NHWC":
             neighbours, width = self.neighbours(of, of_input)
-            taps = self.taps(of)[0] if self.jobs > 1 else self.tap_rows  # of all warps
+            taps = self.taps(of)[0] if self.jobs > 1 else self.tap_rows  # the taps of all warps
             seen = (self.rows - 1) * of.stride[0] + (taps - 1) * of.dilation[0] + 1
             count = (seen if of_input else self.rows) * sizes[1] * neighbours
             beside = max(of.padding) + max(of.covered) + self.columns * of.stride[1]

@@ -41,7 +41,7 @@ class Convolution(ABC):
     after."""
 
     name: ClassVar[str]
-    """Its name for users."""
+    """The operator's name for users."""
 
     shape: tuple[int, ...]
 

@@ -148,7 +148,7 @@ def calibrated(device: str, otherwise: Rates) -> Rates:
     known = _kept(device)
     try:
         return Rates(**{item.name: known[item.name] for item in fields(otherwise)})
-    except KeyError:  # of another version, or damaged
+    except KeyError:  # the file is of another version, or damaged
         return otherwise
 
 

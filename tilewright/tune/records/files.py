@@ -19,7 +19,7 @@ PathLike = str | os.PathLike[str]
 
 def pick_best(in_file: PathLike, out_file: PathLike | IO[str]) -> int:
     """Write the best line of each workload of a log into another one; returns how many there are."""
-    # Of any device: a log may be distilled on another machine than it is used on.
+    # Records of all devices count, because a log may be distilled on another machine than it is used on.
     best = History(load_from_file(in_file), name_of=lambda _: "").pairs()
     _write(out_file, best)
     return len(best)

@@ -30,7 +30,7 @@ _KINDS = {stat.S_IFIFO: "a pipe", stat.S_IFCHR: "a device", stat.S_IFBLK: "a dev
           stat.S_IFSOCK: "a socket"}  # fmt: skip
 
 _LONGEST_REASON = 300
-_MOST_WARNINGS = 10  # of one log: that of another system may hold thousands of lines that are not records
+_MOST_WARNINGS = 10  # per log: a log of another system may hold thousands of lines that are not records
 
 
 def path_of(given: Any, primitive: str) -> Path:
@@ -170,7 +170,7 @@ def _rows(source: Any, name: str) -> Iterator[bytes | str | None]:
             if not number and isinstance(row, bytes) and row.startswith(_UTF16):
                 raise _not_utf8(name, "it is UTF-16")
             yield row
-    except UnicodeDecodeError as error:  # of a file that was opened as text
+    except UnicodeDecodeError as error:  # the file was opened as text
         raise _not_utf8(name, str(error)) from None
 
 

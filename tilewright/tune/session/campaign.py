@@ -142,7 +142,7 @@ class Campaign:
             for job, outcome in self.measurer.measure_all(self._batches()):
                 self._hear(job, outcome)
                 display.update()
-                has_room |= isinstance(outcome, Refused)  # by the compiler, which is no trial
+                has_room |= isinstance(outcome, Refused)  # a refusal by the compiler is no trial
             for run, share in zip(self.runs, self.shares, strict=True):
                 run.learn()
                 share.over = False

@@ -254,7 +254,7 @@ class Run:
         self._ask_again(unrecorded(self.measurer, self.task, self.search))
 
     def _ask_again(self, indices: Iterable[int]) -> None:
-        valid = filter(self.task.config_space.is_index_valid, dict.fromkeys(indices))  # of the space as it is now
+        valid = filter(self.task.config_space.is_index_valid, dict.fromkeys(indices))  # in the space as it is now
         self._outstanding = [index for index in valid if index not in self.search.tried]
         self.search.skip(self._outstanding)
 

@@ -75,7 +75,7 @@ def choices_of(
             return None
         try:
             found = place(parts(choice))
-        except (TypeError, ValueError):  # of other parts
+        except (TypeError, ValueError):  # the choice has other parts
             return None
         return found if found is not None and make(at(found)) == choice else None
 

@@ -173,7 +173,7 @@ class KnobGroup:
         for predicate, read in sorted(zip(self.predicates, axes, strict=True), key=lambda pair: self._count(pair[1])):
             try:
                 self._rule_out(allowed, predicate, read)
-            except _UnseenError:  # it reads more knobs than it did when it was watched
+            except _UnseenError:  # the predicate reads more knobs than when it was watched
                 self._rule_out_by_all(allowed, predicate)
         return allowed
 

@@ -159,7 +159,7 @@ class Space(Indices):
 
     def get(self, index: int) -> Config:
         """Return the configuration of an index; raise UserError if it is out of range, or a predicate rules it out."""
-        index = getattr(index, "value", index)  # of a constant
+        index = getattr(index, "value", index)  # a constant holds the number
         if isinstance(index, bool) or not isinstance(index, (int, np.integer)):
             raise UserError(
                 f"the index is {index!r}, which is not a whole number",

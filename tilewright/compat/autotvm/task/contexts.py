@@ -1,4 +1,4 @@
-"""Which configuration a template gets when it is called: the contexts around the call decide.
+"""The contexts that decide which configuration a template gets when it is called.
 
 The innermost context is asked first, then the ones outside. Outermost stands a `FallbackContext`, which always has an
 answer.

@@ -25,7 +25,7 @@ from ...topi.workloads import legacy_padding, named_by, workload_of
 from .lines import LINES
 
 Read = Callable[..., tuple[Convolution, Any]]
-"""From the arguments of a task to its workload, and the type that they name for the result."""
+"""Returns the workload for the arguments of a task, and the type that they name for the result."""
 
 
 @dataclass(frozen=True)

@@ -98,7 +98,7 @@ class XGBoostCostModel:
         return True
 
     def load_basemodel(self, base_model: XGBoostCostModel) -> None:
-        """From here on, learn the difference from another model's predictions."""
+        """Learn the difference from another model's predictions from now on."""
         if not isinstance(base_model, XGBoostCostModel) or base_model._model is None:
             raise UserError(
                 f"the base model is {base_model!r}", primitive="load_basemodel", fix="give one that was fitted"

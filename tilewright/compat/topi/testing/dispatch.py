@@ -1,4 +1,4 @@
-"""Which schedules and declarations suit a target, for programs that run on several."""
+"""The schedules and declarations that suit a target, for programs that run on several."""
 
 from __future__ import annotations
 

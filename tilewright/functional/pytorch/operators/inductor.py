@@ -22,7 +22,7 @@ from ..tensors import KnownCall, known_call
 
 Run = Callable[..., Any]
 Prepare = Callable[[tuple[Any, ...], tuple[Any, ...]], Run]
-"""From the tensors of a call and its options to the executor, without gradients.
+"""Returns the executor for the tensors of a call and its options, without gradients.
 
 The executor is a function of the tensors; missing tensors at the end are None.
 """
@@ -140,5 +140,5 @@ def _lower(lowering: Any, name: str) -> None:
 
     constraint = lowering.tag_to_layout_constraint(get_layout_constraint_tag(operator, with_default=True))
     lowering.make_fallback(operator, layout_constraint=constraint)
-    lowered._is_fallback_handler = True  # type: ignore[attr-defined]  # as of Inductor's own
+    lowered._is_fallback_handler = True  # type: ignore[attr-defined]  # Inductor's own fallbacks have this attribute
     lowering.register_lowering(operator, type_promotion_kind=None)(lowered)

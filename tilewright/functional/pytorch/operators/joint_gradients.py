@@ -144,7 +144,7 @@ def _plan(x: Any, weight: Any, options: BackwardOptions) -> CallPlan | None:
     )  # fmt: skip
     try:
         plan = plan_for(problem, place("conv1d", x), SEPARATELY)
-    except UserError:  # such as a limit of the grid
+    except UserError:  # the layer exceeds a limit, such as the grid's
         return None
     return None if plan.choice.how == THEIRS else plan
 

@@ -130,7 +130,7 @@ def convolution_options(call: OperatorCall, arrays: tuple[Any, ...]) -> Convolut
     with untraced():
         covered = extents(weight.shape[2:], dilation)
         groups = options.groups
-        if groups is None:  # of a depthwise convolution
+        if groups is None:  # the operator is a depthwise convolution
             groups = x.shape[-1 if layout.endswith("C") else -rank - 1]
     return ConvolutionOptions(
         name, stride, padding_in_full(name, options.padding, covered, stride), dilation, groups,

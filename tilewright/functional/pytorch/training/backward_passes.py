@@ -87,7 +87,7 @@ class _Executors(NamedTuple):
         def whole(first: Any, second: Any, weight: Any) -> tuple[Any, None]:
             nonlocal is_whole
             made = compute(first, second)
-            if is_whole:  # as all results of this executor
+            if is_whole:  # all results of an executor lie alike
                 return made, None
             is_whole = made.shape == shape and made.stride() == strides
             return made if is_whole else part_of(made, shape, strides, 0), None
