@@ -15,7 +15,7 @@ from ..expr.intrinsics import TABLE
 from ..expr.nodes import Expr
 from ..expr.operand import Operand
 from ..tensor.tensor import Tensor, compute, extents
-from .argument_checks import tensor
+from .argument_checks import tensor, wide_float
 from .tag import BROADCAST, ELEMWISE
 
 Binary = Callable[[Any, Any], Any]
@@ -132,10 +132,21 @@ def _divide(a: Any, b: Any) -> Expr:
     return o.divide(x, y) if x.dtype.is_float else o.truncdiv(x, y)
 
 
+def _floor_divide(a: Any, b: Any) -> Expr:
+    x, y = o.match_types(a, b)
+    if not x.dtype.is_float or x.dtype.bits >= 32:
+        return o.floordiv(x, y)
+    # A quotient of 16 bits may be rounded to the next whole number.
+    return o.cast(x.dtype, o.floordiv(o.cast("float32", x), o.cast("float32", y)))
+
+
 def _log_add_exp(a: Any, b: Any) -> Expr:
-    high, low = o.maximum(a, b), o.minimum(a, b)
-    apart = o.select(o.equal(high, low), o.const(0, high.dtype), o.subtract(low, high))  # 0 for equal infinities, too
-    return o.add(high, TABLE["log1p"](TABLE["exp"](apart)))
+    x, y = o.match_types(a, b)
+    wide = wide_float(x.dtype)
+    high, low = (o.cast(wide, e) for e in (o.maximum(x, y), o.minimum(x, y)))
+    apart = o.select(o.equal(high, low), o.const(0, wide), o.subtract(low, high))  # 0 for equal infinities, too
+    made = o.add(high, TABLE["log1p"](TABLE["exp"](apart)))
+    return o.cast(x.dtype, made) if x.dtype.is_float else made  # 16 bits are rounded once
 
 
 def _logical_xor(a: Any, b: Any) -> Expr:
@@ -146,7 +157,7 @@ add = _binary("add", o.add, "Add element by element.")
 subtract = _binary("subtract", o.subtract, "Subtract `rhs` from `lhs`, element by element.")
 multiply = _binary("multiply", o.multiply, "Multiply element by element.")
 divide = _binary("divide", _divide, "Divide `lhs` by `rhs`; quotients of integers are rounded towards zero.")
-floor_divide = _binary("floor_divide", o.floordiv, "Divide `lhs` by `rhs` and round down.")
+floor_divide = _binary("floor_divide", _floor_divide, "Divide `lhs` by `rhs` and round down.")
 trunc_divide = _binary("trunc_divide", o.truncdiv, "Divide `lhs` by `rhs` and round towards zero.")
 mod = _binary("mod", _mod, "Compute the remainder of `divide`, which has the sign of `lhs`.")
 floor_mod = _binary("floor_mod", o.floormod, "Compute the remainder of `floor_divide`, which has the sign of `rhs`.")

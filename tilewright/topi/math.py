@@ -114,7 +114,13 @@ def ceil_log2(x: Tensor) -> Tensor:
     """
     data = tensor(x, "x", "ceil_log2")
     if not data.dtype.is_int:
-        return elementwise(data, lambda e: TABLE["ceil"](TABLE["log2"](e)), "ceil_log2")
+        # The logarithm of a 16-bit number may be rounded to a whole one.
+        wide = "float32" if data.dtype.bits < 32 else data.dtype
+
+        def rounded(e: Expr) -> Expr:
+            return o.cast(data.dtype, TABLE["ceil"](TABLE["log2"](o.cast(wide, e))))
+
+        return elementwise(data, rounded, "ceil_log2")
     bits = data.dtype.bits
     # The number of bits that x - 1 takes; none if x is 1.
     return elementwise(data, lambda e: o.cast(data.dtype, bits - TABLE["clz"](e - 1)), "ceil_log2")

@@ -19,6 +19,7 @@ from ..tensor.axis import reduce_axis
 from ..tensor.reduction import sum as reduce_sum
 from ..tensor.tensor import Tensor, compute
 from .argument_checks import flag, integer, known, rank_of, same, sizes, tensor
+from .nn.sums import narrowed, sum_type
 from .tag import COMM_REDUCE, INJECTIVE
 
 
@@ -43,7 +44,8 @@ def dft(re_data: Tensor, im_data: Tensor, inverse: Any = False) -> tuple[Tensor,
 
     Notes
     -----
-    Each result is a sum over its row, as for a product with the matrix of the transform.
+    Each result is a sum over its row, as for a product with the matrix of the transform. Sums of 16-bit numbers are
+    float32.
     """
     real, imaginary = _signal(re_data, "re_data", "dft"), _signal(im_data, "im_data", "dft")
     rank_of(imaginary, real.ndim, "im_data", "dft")
@@ -54,7 +56,7 @@ def dft(re_data: Tensor, im_data: Tensor, inverse: Any = False) -> tuple[Tensor,
             f"re_data has type {real.dtype}, and im_data {imaginary.dtype}", primitive="dft", fix="give one type"
         )
     (length,) = sizes(real, [real.ndim - 1], "dft")
-    back, kind = flag(inverse, "inverse", "dft"), real.dtype
+    back, kind = flag(inverse, "inverse", "dft"), sum_type(real.dtype)
     cosines, sines = _table(length, kind)
     scale = o.const(1 / length if back else 1.0, kind)
 
@@ -64,12 +66,11 @@ def dft(re_data: Tensor, im_data: Tensor, inverse: Any = False) -> tuple[Tensor,
         def element(*i: Any) -> Expr:
             turn = _turn(i[-1], k.var, length)
             factors = cosines(turn), sines(turn) if back else -sines(turn)
-            value = term(real(*i[:-1], k), imaginary(*i[:-1], k), *factors)
+            value = term(o.cast(kind, real(*i[:-1], k)), o.cast(kind, imaginary(*i[:-1], k)), *factors)
             total: Expr = reduce_sum(value * scale if back else value, axis=k)
             return total
 
-        made: Tensor = compute(real.shape, element, name, COMM_REDUCE)
-        return made
+        return narrowed(compute(real.shape, element, name, COMM_REDUCE), real.dtype)
 
     return (
         part("dft_re", lambda re, im, c, s: re * c - im * s),
@@ -129,18 +130,20 @@ def stft(
     shape = (signal.shape[0], rows, (length - size) // hop + 1, 2)
     if output_shape is not None and [known(n) for n in output_shape][1:] != list(shape[1:]):
         raise UserError(f"output_shape={output_shape!r}", primitive="stft", fix=f"leave it out, or give {[*shape]}")
-    cosines, sines = _table(size, signal.dtype)
-    scale = o.const(1 / math.sqrt(count) if flag(normalized, "normalized", "stft") else 1.0, signal.dtype)
+    result = o.multiply(o.const(1, signal.dtype), o.const(1, factors.dtype)).dtype
+    kind = sum_type(result)
+    cosines, sines = _table(size, kind)
+    scale = o.const(1 / math.sqrt(count) if flag(normalized, "normalized", "stft") else 1.0, kind)
     k = reduce_axis((0, size), name="k")
 
     def element(batch: Any, row: Any, column: Any, part: Any) -> Expr:
         turn = _turn(row, k.var, size)
         factor = o.select(o.equal(part, 0), cosines(turn), -sines(turn))
-        total: Expr = reduce_sum(signal(batch, column * hop + k) * factors(k) * factor * scale, axis=k)
+        value = o.cast(kind, signal(batch, column * hop + k)) * o.cast(kind, factors(k))
+        total: Expr = reduce_sum(value * factor * scale, axis=k)
         return total
 
-    made: Tensor = compute(shape, element, "stft", COMM_REDUCE)
-    return made
+    return narrowed(compute(shape, element, "stft", COMM_REDUCE), result)
 
 
 def _signal(given: Any, argument: str, primitive: str) -> Tensor:

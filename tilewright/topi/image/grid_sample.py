@@ -48,13 +48,15 @@ def affine_grid(data: Tensor, target_shape: Sequence[int]) -> Tensor:
         )
     extents = integers(target_shape, rank, "target_shape", "affine_grid", 1)
 
+    wide = wide_float(maps.dtype)
+
     def element(n: Any, k: Any, *place: Any) -> Expr:
-        total = maps(n, k, rank)
+        total = o.cast(wide, maps(n, k, rank))
         for d, (at, extent) in enumerate(zip(reversed(place), reversed(extents), strict=True)):
             if extent > 1:
-                step = o.const(2.0 / (extent - 1), maps.dtype)
-                total = total + maps(n, k, d) * (o.cast(maps.dtype, at) * step - 1)
-        return total
+                step = o.const(2.0 / (extent - 1), wide)
+                total = total + o.cast(wide, maps(n, k, d)) * (o.cast(wide, at) * step - 1)
+        return o.cast(maps.dtype, total)
 
     made: Tensor = compute((maps.shape[0], o.const(rank), *map(o.const, extents)), element, "affine_grid", "injective")
     return made

@@ -8,10 +8,12 @@ from typing import Any
 
 from ...core.errors import UserError
 from ...expr.intrinsics import TABLE
+from ...expr.nodes import Expr
 from ...expr.operators import cast, const, floordiv, floormod
 from ...tensor.tensor import Tensor, compute
 from ..argument_checks import dimension, dimensions, divisor, flag, integer, rank_of, same, tensor
 from .normalization import NormalizedGroup, floats
+from .sums import rounded_once
 
 _rsqrt, _sqrt = TABLE["rsqrt"], TABLE["sqrt"]
 
@@ -75,9 +77,13 @@ def batch_norm(
 
     def element(*i: Any) -> Any:
         c = i[channel]
-        value = (data(*i) - moving_mean(c)) / _sqrt(moving_var(c) + const(small, data.dtype))
-        value = value if factor is None else value * factor(c)
-        return value if shift is None else value + shift(c)
+        scale = [each(c) for each in (factor, shift) if each is not None]
+        return rounded_once(normalized, data(*i), moving_mean(c), moving_var(c), *scale)
+
+    def normalized(value: Expr, mean: Expr, variance: Expr, *scale: Expr) -> Expr:
+        value = (value - mean) / _sqrt(variance + const(small, variance.dtype))
+        value = value if factor is None else value * scale[0]
+        return value if shift is None else value + scale[-1]
 
     made: Tensor = compute(data.shape, element, "T_batch_norm", "broadcast")
     kept = (

@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from ...core.errors import UserError
+from ...expr.nodes import Expr
 from ...expr.operators import const, greater, maximum, multiply, select
 from ...tensor.tensor import Tensor, compute
 from ..argument_checks import dimension, rank_of, same, tensor
+from .sums import rounded_once
 
 
 def relu(x: Tensor) -> Tensor:
@@ -68,7 +70,7 @@ def scale_shift_nchw(Input: Tensor, Scale: Tensor, Shift: Tensor) -> Tensor:
     _channels(Input, (1,), Scale, Shift)
     made: Tensor = compute(
         Input.shape,
-        lambda b, c, i, j: Input[b, c, i, j] * Scale[c] + Shift[c],
+        lambda b, c, i, j: _scaled(Input[b, c, i, j], Scale[c], Shift[c]),
         name="ScaleShift",
         tag="scale_shift_nchw",
     )
@@ -80,7 +82,7 @@ def scale_shift_nhwc(Input: Tensor, Scale: Tensor, Shift: Tensor) -> Tensor:
     _channels(Input, (3,), Scale, Shift)
     made: Tensor = compute(
         Input.shape,
-        lambda b, i, j, c: Input[b, i, j, c] * Scale[c] + Shift[c],
+        lambda b, i, j, c: _scaled(Input[b, i, j, c], Scale[c], Shift[c]),
         name="ScaleShift",
         tag="scale_shift_nhwc",
     )
@@ -92,7 +94,7 @@ def scale_shift_nchwc(Input: Tensor, Scale: Tensor, Shift: Tensor) -> Tensor:
     _channels(Input, (1, 4), Scale, Shift)
     made: Tensor = compute(
         Input.shape,
-        lambda b, block, i, j, c: Input[b, block, i, j, c] * Scale[block, c] + Shift[block, c],
+        lambda b, block, i, j, c: _scaled(Input[b, block, i, j, c], Scale[block, c], Shift[block, c]),
         name="ScaleShift",
         tag="scale_shift_nchwc",
     )
@@ -100,6 +102,10 @@ def scale_shift_nchwc(Input: Tensor, Scale: Tensor, Shift: Tensor) -> Tensor:
 
 
 scale_shift = scale_shift_nchw  # the oldest scripts' name
+
+
+def _scaled(value: Expr, factor: Expr, shift: Expr) -> Expr:
+    return rounded_once(lambda v, f, s: v * f + s, value, factor, shift)
 
 
 def _channels(data: Tensor, axes: tuple[int, ...], scale: Tensor, shift: Tensor) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from ...core.dtype import FLOAT32, DType
 from ...expr.nodes import Expr
 from ...expr.operators import cast, divide, truncdiv
@@ -18,6 +20,15 @@ def sum_type(dtype: DType) -> DType:
 def quotient(total: Expr, count: Expr) -> Expr:
     """Return a sum divided by the number of its elements; integers round towards 0."""
     return divide(total, count) if total.dtype.is_float else truncdiv(total, count)
+
+
+def rounded_once(value: Callable[..., Expr], *operands: Expr) -> Expr:
+    """Return `value` of some operands; in 16 bits it is computed in float32, so that only the result is rounded."""
+    plain = value(*operands)
+    kind = sum_type(plain.dtype)
+    if kind == plain.dtype or not kind.is_float:
+        return plain
+    return cast(plain.dtype, value(*(cast(kind, each) for each in operands)))
 
 
 def narrowed(total: Tensor, kind: DType) -> Tensor:
