@@ -30,7 +30,7 @@ def choose_device(target: str | None, known: Sequence[str] = ("cuda", "opencl"))
         others = opencl().driver.why_not().partition(" (")[0].removeprefix("no OpenCL: ")
         return cpu(), f"no CUDA device here ({reason}), no OpenCL device ({others}), so target llvm: {cpu_name()}"
     if "llvm" in known and opencl().attributes.on_host:
-        return cpu(), f"no CUDA device here ({reason}), and OpenCL's is the CPU, so target llvm: {cpu_name()}"
+        return cpu(), f"no CUDA device here ({reason}), and the OpenCL device is the CPU; target llvm: {cpu_name()}"
     on = _present(opencl(), known)
     # PoCL, which makes the CPU an OpenCL device, names it after its way to run threads.
     place = " on the CPU" if on.name.startswith(("pthread", "cpu")) else ""

@@ -75,7 +75,7 @@ def _print_best(inp: MeasureInput, result: MeasureResult) -> None:
 def merge_logs(out: Path, paths: Sequence[Path]) -> int:
     """Write the lines of several logs into one; return 1 if they hold lines that are not records."""
     if os.path.exists(out) and out not in paths:  # unlike `Path.exists`, false for a name that is too long
-        raise UserError(f"{out} exists", fix="name a new file, or give it among the logs to merge as well", where="")
+        raise UserError(f"{out} exists", fix="name a new file, or list it among the logs to merge, too", where="")
     found = [(path, *read_log(path)) for path in paths]
     print_lines([f"{merge_pairs((pair for _, pairs, _ in found for pair in pairs), out)} lines in {out}"])
     return max(_tell(path, pairs, problems) for path, pairs, problems in found)

@@ -204,7 +204,7 @@ def _roofline(it: ExplanationData, kernel: KernelExplanation) -> list[str]:
         lines += [
             f"{it.board_name}: {duration(compute)} for the arithmetic at {rates}, "
             f"{duration(memory)} for the memory at {board.gigabytes:,} GB/s",
-            f"bound by {bound}; the two are even at {even:.1f} operations per byte",
+            f"bound by {bound}; the two limits are equal at {even:.1f} operations per byte",
         ]
     sectors = sum(a.units for a in kernel.counts.accesses.values() if a.scope is MemoryScope.GLOBAL)
     passed = sectors * it.target.hardware.warp_memory.sector

@@ -104,7 +104,7 @@ class ScheduleHandle(ScheduleViews, KeptSteps):
             raise UserError(
                 f"{item!r} is a stage of another schedule",
                 primitive=primitive,
-                fix="give the stage of this one: s[T] for the same tensor T",
+                fix="give the stage of this schedule: s[T] for the same tensor T",
             )
         if not isinstance(op, Operation):
             raise UserError(

@@ -63,7 +63,7 @@ def parallel(schedule: Schedule, stage: Stage, axis: IterVar) -> tuple[Schedule,
     """
     has_loops(stage, "parallel", inlined=True)
     loop = leaf(stage, axis, "parallel")
-    data_axis(stage, loop, "parallel", "its iterations add to one result, so they cannot run side by side")
+    data_axis(stage, loop, "parallel", "its iterations add to one result, so they cannot run at the same time")
     return _annotated(schedule, stage, loop, LoopKind.PARALLEL, "parallel")
 
 

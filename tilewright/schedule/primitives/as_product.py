@@ -122,7 +122,7 @@ def _factors(stage: Stage, body: Reduce, groups: tuple[Axes, ...]) -> tuple[Load
     bare = rewrite(body.source[0], lambda e: as_expr(0, e.dtype) if isinstance(e, Load) else e)
     if uses_any(bare, {axis.var for group in groups for axis in group}):
         raise UserError(
-            f"the terms of stage {stage.name!r} depend on its axes beside the elements that they read",
+            f"the terms of stage {stage.name!r} depend on its axes directly, not only by the elements that they read",
             primitive="as_product",
             fix="compute such factors in a stage of their own",
         )

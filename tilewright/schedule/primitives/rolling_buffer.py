@@ -24,7 +24,7 @@ def rolling_buffer(schedule: Schedule, stage: Stage) -> tuple[Schedule, None]:
     for one that is pipelined.
     """
     has_loops(stage, "rolling_buffer")
-    no_output(schedule, stage, "rolling_buffer", "is memory of the caller's, which has room for all of it")
+    no_output(schedule, stage, "rolling_buffer", "is in the caller's memory, with room for all rows")
     if not isinstance(stage.placement, At):
         raise UserError(
             f"stage {stage.name!r} is not computed inside a loop of another stage",
