@@ -1,4 +1,4 @@
-"""TorchScript does not compile the public functions, since they choose kernels: its error names a way out."""
+"""TorchScript cannot compile the public functions, because they choose kernels; its error includes a fix."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ WAY_OUT = "trace the model, torch.jit.trace(model, x), or export it, torch.expor
 
 
 def unscriptable(function: Function) -> Function:
-    """Give a function the attribute that PyTorch reads before it compiles one."""
+    """Set the attribute of a function that TorchScript checks before it compiles the function."""
     message = f"tilewright.{function.__name__} does not compile to TorchScript; {WAY_OUT}"
     setattr(function, "__script_unsupported", message)  # in a class, Python would change the name
     return function

@@ -1,4 +1,5 @@
-"""The public function that registers a user's program as an operator of PyTorch; it loads PyTorch when it is called."""
+"""The public function that registers a user's program as an operator of PyTorch. It imports PyTorch when it is
+called."""
 
 from __future__ import annotations
 
@@ -20,23 +21,23 @@ def torch_operator(
     name : str
         The name of the operator, such as "my::scaled".
     inputs : schedule, tensors or template
-        A schedule, or tensors, which `auto_schedule` schedules. Or a function that returns a schedule and its
-        arguments, such as a template. It is called once for each kind of device, with that target as the current one.
+        A schedule, or tensors, which `auto_schedule` schedules. Or a function, such as a template, that returns a
+        schedule and its arguments. The function is called once per kind of device, with that target as the current one.
     args : list, optional
         The arguments of the built function: tensors, and sizes (`te.var`) that are no extents of an input. For a
-        template: its arguments. By default the tensors of `inputs`, after placeholders that are not among them: these
-        in the order in which the program reads them.
+        template: the template's arguments. The default is placeholders missing from `inputs`, in the order in which the
+        program reads them, then the tensors of `inputs`.
     gradient : bool
-        Whether `te.gradient` differentiates the operator. `auto_schedule` schedules the gradients. Forward gradients
-        and the transforms of `torch.func` differentiate no registered operators, and raise an error.
+        Whether `te.gradient` differentiates the operator; `auto_schedule` schedules the gradients. Forward gradients
+        and the transforms of `torch.func` cannot differentiate registered operators, and raise an error.
     target : Target or str, optional
-        By default that of the tensors' device, "cuda" or "llvm".
+        The target; by default that of the tensors' device, "cuda" or "llvm".
 
     Returns
     -------
     torch._ops.OpOverloadPacket
-        The operator, `torch.ops.my.scaled`. It takes the inputs, then the sizes. It returns the computed tensor, or a
-        tuple of several.
+        The operator, such as `torch.ops.my.scaled`. It takes the inputs, then the sizes. It returns the computed
+        tensor, or a tuple of tensors.
 
     Raises
     ------

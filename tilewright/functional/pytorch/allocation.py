@@ -1,8 +1,8 @@
 """Memory for the results of calls on PyTorch's tensors.
 
-`torch.empty_like` passes PyTorch's dispatcher, which takes about as long as the launch of a kernel. The code that
-`torch.compile` writes calls the functions behind it instead, with the same allocator, and so do calls here. They exist
-for the CPU and for the current GPU; elsewhere, and in versions of PyTorch without them, the operator allocates.
+`torch.empty_like` goes through PyTorch's dispatcher, which takes about as long as the launch of a kernel. Code from
+`torch.compile` directly calls the functions behind it, with the same allocator, and so do calls here. These functions
+exist for the CPU and for the current GPU. Elsewhere, and in versions of PyTorch without them, the operator allocates.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _empty_on_cpu: Callable[..., Any] | None = getattr(_guards, "_empty_strided_cpu"
 _empty_on_gpu: Callable[..., Any] | None = getattr(_guards, "_empty_strided_cuda", None)
 """Functions of sizes, strides and a type. Sizes and strides are exact tuples."""
 part_of: Callable[..., Any] = getattr(_guards, "_reinterpret_tensor", None) or torch.as_strided
-"""Return the part of new memory with given sizes, strides and offset. PyTorch's internal function records no view."""
+"""Returns the part of new memory with given sizes, strides and offset. PyTorch's internal function records no view."""
 _current_gpu: Callable[[], int] | None = getattr(torch._C, "_cuda_getDevice", None)
 
 
@@ -44,7 +44,7 @@ def strided_allocator(x: Any, sizes: tuple[int, ...], strides: tuple[int, ...], 
 
 
 def empty_in_order(x: Any, checked: Signature, **options: Any) -> Any:
-    """A new tensor of the type, the shape and the order in memory of a result."""
+    """Return a new tensor with the type, the shape and the memory order of a result."""
     made = x.new_empty([checked.shape[d] for d in checked.order] or checked.shape, dtype=_type(checked), **options)
     return in_shape(made, checked.order) if checked.order else made
 
@@ -54,11 +54,11 @@ def _type(checked: Signature) -> Any:
 
 
 def in_shape(a: Any, order: tuple[int, ...]) -> Any:
-    """Return a view with the dimensions in the order of the shape, of a tensor with the dimensions in the order of
-    memory."""
+    """Return a view with the dimensions in the order of the shape, given a tensor with the dimensions in memory
+    order."""
     return a.permute(sorted(range(len(order)), key=order.__getitem__))
 
 
 def lies_in(a: Any, order: tuple[int, ...]) -> bool:
-    """Whether a tensor lies in memory without gaps, with its dimensions in this order."""
+    """Return whether a tensor has no gaps, and this memory order of its dimensions."""
     return bool(a.permute(order).is_contiguous() if order else a.is_contiguous())

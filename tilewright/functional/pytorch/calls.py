@@ -1,7 +1,7 @@
 """Calls on PyTorch's tensors: one look-up by shapes, strides and options, then the launch.
 
 This is the path of plain eager calls. Calls that are traced, compiled, transformed or under a mode go through the
-operator that is registered with PyTorch.
+operator registered with PyTorch.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def _differentiable(call: OperatorCall) -> Run | None:
 
 
 def is_direct(call: OperatorCall) -> bool:
-    """Whether a call with gradients or under autocast runs without PyTorch's dispatcher."""
+    """Return whether a call with gradients or under autocast bypasses PyTorch's dispatcher."""
     if call.weight is None or call.out is not None or call.options.tune is not None:
         return False
     return not callable(call.options.activation) and is_plain(call.arrays)
@@ -113,12 +113,12 @@ def operator(call: OperatorCall) -> Any:
 
 
 def call_on_subclass(function: Callable[..., Any], call: OperatorCall) -> Any:
-    """Make the call of a public function on an instance of a class derived from a tensor's, or of one like a tensor."""
+    """Make the call of a public function on an instance of a tensor subclass, or on a tensor-like object."""
     return operator(call) if isinstance(call.x, torch.Tensor) else _overridden(function, call)
 
 
 def _overridden(function: Callable[..., Any], call: OperatorCall) -> Any:
-    """Let an object like a tensor, such as one of `torch.fx`, handle a call: it has PyTorch's `__torch_function__`."""
+    """Let a tensor-like object with `__torch_function__`, such as a proxy of `torch.fx`, handle a call."""
     if not hasattr(type(call.x), "__torch_function__"):
         check_types(call)
     values = {**call.options._asdict(), **dict(zip(ARRAYS, call.arrays, strict=True))}
@@ -128,5 +128,5 @@ def _overridden(function: Callable[..., Any], call: OperatorCall) -> Any:
 
 
 def _is_special(a: Any) -> bool:
-    """Whether a tensor is anything but strided memory that holds its values."""
+    """Return whether a tensor is anything other than strided memory that holds its values."""
     return a.is_meta or a.is_neg() or a._is_zerotensor() or type(a) not in (torch.Tensor, torch.nn.Parameter)

@@ -1,6 +1,6 @@
 """Casts of parameters and of their gradients on GPUs: one short launch for a weight and its bias.
 
-Under autocast, PyTorch's four casts in a step of a small layer cost more time on the host than all of our kernels.
+Under autocast, PyTorch's four casts in a training step of a small layer take more host time than all of our kernels.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ...core.target import Target
 
 _ALIGNED = 64
-"""A bias begins at a multiple of this number of elements."""
+"""The alignment of a bias, in elements."""
 
 
 _METHODS = {torch.float16: torch.Tensor.half, torch.bfloat16: torch.Tensor.bfloat16}
@@ -32,7 +32,7 @@ def conversion(kind: Any) -> Callable[[Any], Any]:
 
 
 def casts_of(weight: Any, bias: Any, kind: Any) -> Callable[[Any, Any], tuple[Any, Any]]:
-    """Return the cast of a weight and a bias like these, which may be None, to a type."""
+    """Return a function that casts such weights and biases to a type; the bias may be None."""
 
     def by_pytorch(weight: Any, bias: Any) -> tuple[Any, Any]:
         return weight.to(kind), None if bias is None else bias.to(kind)
@@ -60,7 +60,7 @@ def casts_of(weight: Any, bias: Any, kind: Any) -> Callable[[Any, Any], tuple[An
 
 
 def cast_of(a: Any, kind: Any) -> Callable[[Any], Any]:
-    """Return the cast of contiguous tensors like this one to a type."""
+    """Return a function that casts such contiguous tensors to a type."""
     if a.dtype == kind or not _is_ours(a, a.dtype):
         return lambda a: a.to(kind)
     start = _launch(Casts(NAMES[a.dtype], NAMES[kind], 1), a, [a], a.numel(), 0)

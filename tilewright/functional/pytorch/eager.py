@@ -1,7 +1,7 @@
-"""Eager calls with gradients without PyTorch's dispatcher, which takes longer than a small kernel.
+"""Eager calls with gradients that bypass PyTorch's dispatcher, which takes longer than a small kernel.
 
-The operators of the library serve tracing, compilation, modes and subclasses of tensors. Without any of these, the
-operators' implementations run directly, and a function of autograd records the same backward pass.
+The registered operators serve tracing, compilation, modes and subclasses of tensors. Without any of these, their
+implementations run directly, and an `autograd.Function` records the same backward pass.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Operator = Callable[..., Any]
 
 
 def is_plain(tensors: tuple[Any, ...]) -> bool:
-    """Whether all tensors of a call are dense and on a CPU or a GPU, and nothing traces, records or transforms the
+    """Return whether a call's tensors are dense and on a CPU or a GPU, and nothing traces, records or transforms the
     call."""
     if is_dynamo_compiling() or is_watched():
         return False
@@ -28,7 +28,7 @@ def is_plain(tensors: tuple[Any, ...]) -> bool:
 
 
 def _is_dense(a: Any) -> bool:
-    """Whether a tensor has memory of its own: it is not sparse, nested, negated, batched by `vmap`, or a subclass."""
+    """Return whether a tensor is ordinary: not sparse, nested, negated, batched by `vmap`, or a subclass."""
     return type(a) in TENSORS and _dispatch_keys(a).raw_repr() in _usual(a.device.type)
 
 
@@ -37,7 +37,7 @@ _dispatch_keys: Any = torch._C._dispatch_keys
 
 @cache
 def _usual(device: str) -> frozenset[int]:
-    """Return the dispatch keys of ordinary tensors on a kind of device, as numbers; none for devices without our
+    """Return the dispatch keys of ordinary tensors on a kind of device, as integers; none for devices without our
     kernels."""
     if device not in ("cpu", "cuda"):
         return frozenset()
@@ -49,7 +49,7 @@ def _usual(device: str) -> frozenset[int]:
 
 
 def records(tensors: tuple[Any, ...]) -> bool:
-    """Whether autograd records a call on these tensors; some may be None."""
+    """Return whether autograd records a call on these tensors; some may be None."""
     return torch.is_grad_enabled() and any([a is not None and a.requires_grad for a in tensors])
 
 

@@ -23,19 +23,19 @@ ALONE = f"the kernels of {RIVAL} in both passes: PyTorch computes and differenti
 
 
 def as_read(call: OperatorCall) -> OperatorCall:
-    """Return the call with its tensors in the types of autocast, which poolings ignore."""
+    """Return the call with its tensors in the types of autocast, except for poolings, which ignore autocast."""
     if call.weight is None:
         return call
     return OperatorCall._make((call.name, *as_autocast(call.arrays[:4]), call.out, call.options))
 
 
 def is_by_pytorch_alone(call: OperatorCall, checked: Signature) -> bool:
-    """Whether PyTorch computes and differentiates a call as a whole."""
+    """Return whether PyTorch computes and differentiates a call as a whole."""
     return records(call.arrays) and is_direct(call) and steps.by_pytorch_alone(call, checked) is not None
 
 
 def gradients(call: OperatorCall, checked: Signature) -> list[tuple[CallPlan, str]]:
-    """Return the plans of the gradients that operators of ours compute, each with the shape of its result."""
+    """Return the plans of the gradients that our operators compute, with the shapes of their results."""
     if call.weight is None or not records(call.arrays):
         return []
     wanted = of_x, of_weight, *_ = [a is not None and a.requires_grad for a in call.arrays[:4]]

@@ -1,4 +1,4 @@
-"""Launches of programs on the memory of PyTorch's tensors: addresses straight into the compiled launchers."""
+"""Launches of programs on the memory of PyTorch's tensors, with addresses passed directly to the compiled launchers."""
 
 from __future__ import annotations
 
@@ -31,16 +31,17 @@ def launch(program: Program, pointers: list[int], x: Any) -> None:
 
 
 def starts(program: GpuProgram, x: Any) -> Callable[[list[int]], int]:
-    """Return the launch of a program's kernels on the current stream of the GPU of `x`: 0, or `MISALIGNED`."""
+    """Return a function that launches a program's kernels on the current stream of the GPU of `x`, and returns 0 or
+    `MISALIGNED`."""
     if program.starts is None:
         program.starts = _on_current_stream(program.launch_all, program.program.scratch, x, program.index)
     return program.starts
 
 
 def _on_current_stream(launch_all: LaunchAll, sizes: Sequence[int], x: Any, index: int) -> Callable[[list[int]], int]:
-    """Return the launch of kernels on the current stream, with scratch memory of these sizes.
+    """Return a function that launches kernels on the current stream, with scratch memory of these sizes.
 
-    The memory comes from PyTorch, which separates CUDA graphs and streams.
+    The memory comes from PyTorch's allocator, which separates CUDA graphs and streams.
     """
     spare = [strided_allocator(x, (size,), (1,), torch.uint8) for size in reversed(sizes)]
     stream = raw_stream
@@ -60,7 +61,7 @@ def _on_current_stream(launch_all: LaunchAll, sizes: Sequence[int], x: Any, inde
 
 
 def starts_of(executable: Executable, x: Any, on: Device) -> Callable[[list[int]], int]:
-    """Return the launches of an executable on the device of `x`: 0, or on a GPU `MISALIGNED`."""
+    """Return a function that runs an executable on the device of `x`, and returns 0 or, on a GPU, `MISALIGNED`."""
     if on.kind != "cpu":
         return starts(GpuProgram(executable, on.index), x)
     program = CpuProgram(executable, threads())
@@ -73,7 +74,7 @@ def starts_of(executable: Executable, x: Any, on: Device) -> Callable[[list[int]
 
 
 def direct(program: Program, on: Device, fresh: Callable[[], Any], call: OperatorCall, general: Run) -> Run | None:
-    """Return the shortest path of a call: it passes addresses directly to the compiled launcher."""
+    """Return the fastest executor of a call, which passes addresses directly to the compiled launcher."""
     if isinstance(program, CpuProgram):
         return _direct_on_cpu(program, fresh, general)
     kernel: Any = program.direct
@@ -81,7 +82,7 @@ def direct(program: Program, on: Device, fresh: Callable[[], Any], call: Operato
         return _direct_in_parts(program, fresh, call, general)
     index, stream = on.index, raw_stream
 
-    # Two usual forms take 0.33 and 0.39 µs of the host instead of 0.67 and 0.73. If a launch fails, `run` tries again.
+    # Two common forms take 0.33 and 0.39 µs of the host instead of 0.67 and 0.73. If a launch fails, `run` tries again.
 
     def run_plain(x: Any, w: Any = None, bias: Any = None, residual: Any = None, out: Any = None) -> Any:
         made = fresh()

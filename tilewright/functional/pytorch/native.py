@@ -1,4 +1,4 @@
-"""Compute a problem by PyTorch's own kernels: if they were measured faster, and for gradients."""
+"""Problems computed by PyTorch's own kernels: if these were measured to be faster, and for gradients."""
 
 from __future__ import annotations
 
@@ -18,11 +18,12 @@ from ..arguments.problem import AVG_POOL, CONV, DATA_GRADIENT, MAX_POOL, POOLS, 
 from ..arguments.signature import GRADIENT
 
 average: Callable[..., Any] = torch._C._nn.avg_pool2d
-"""Operators are called by names of `torch`: users may set `torch.nn.functional.conv2d = tw.conv2d`."""
+"""Operators are called by their names in `torch`, because users may set `torch.nn.functional.conv2d = tw.conv2d`."""
 
 
 def _hardswish(v: Any) -> Any:
-    """PyTorch's operator, except in float64: its CUDA kernel multiplies by the float32 nearest to 1/6."""
+    """Hardswish by PyTorch's operator, except in float64: there, its CUDA kernel multiplies by the float32 nearest to
+    1/6."""
     return v * (v + 3).clamp(0, 6) / 6 if v.dtype == torch.float64 else functional.hardswish(v)
 
 
@@ -45,7 +46,7 @@ _aten = torch.ops.aten
 
 
 def _silu_gradient(grad: Any, v: Any) -> Any:
-    """PyTorch's operator, or a formula if a second derivative is needed: PyTorch's operator has none."""
+    """The gradient of SiLU by PyTorch's operator, or by a formula if a second derivative is needed."""
     if not torch.is_grad_enabled() and forward_ad._current_level < 0:
         return _aten.silu_backward(grad, v)
     part = torch.sigmoid(v)
@@ -67,16 +68,18 @@ ACTIVATION_GRADIENTS: dict[str, Callable[[Any, Any], Any]] = {
     "hardtanh": lambda grad, v: _aten.hardtanh_backward(grad, v, -1.0, 1.0),
     "softplus": lambda grad, v: _aten.softplus_backward(grad, v, 1.0, 20.0),
 }
-"""The gradient with respect to the input of the activation, from the gradient of its output and that input."""
+"""The gradients of activations with respect to their input, as functions of the output's gradient and of the input."""
 Compute = Callable[[Any, Any, Any, Any], Any]
 Core = Callable[..., Any]
-"""A function of (x, weight, bias, residual). It ignores the residual, so a layer without one calls it directly."""
+"""A function of (x, weight, bias, residual). It ignores the residual, so that a layer without a residual can call it
+directly."""
 
 
 def computed(problem: Problem, name: str, layout: str | None, dims: int, on_gpu: bool) -> Compute:
-    """A function of (x, weight, bias, residual), of `dims` dimensions, that returns the result in the call's layout.
+    """Return a function of (x, weight, bias, residual), of `dims` dimensions, with a result in the call's layout.
 
-    PyTorch has channels-last memory in four dimensions only, so it gets four-dimensional views of other tensors.
+    PyTorch supports channels-last memory in four dimensions only, so other tensors are passed as four-dimensional
+    views.
     """
     rank = OPERATORS[name].rank
     last = layout is not None and layout.endswith("C")
@@ -120,7 +123,7 @@ def from_image(made: Any, dims: int, rank: int, last: bool) -> Any:
 
 
 def _in_precision(problem: Problem, core: Core) -> Core:
-    """On a GPU, run the operator in the requested precision, regardless of PyTorch's own settings."""
+    """Return the operator in the requested precision on a GPU, regardless of PyTorch's own settings."""
     if problem.op in (TRANSPOSED, *POOLS) or problem.dtype != "float32":
         return core
     wanted = problem.precision in REDUCED
@@ -139,13 +142,14 @@ def _in_precision(problem: Problem, core: Core) -> Core:
 
 
 def _reads_unset_memory(problem: Problem) -> bool:
-    """Whether PyTorch is wrong on CPUs (oneDNN): convolutions of bfloat16 to one column, in steps."""
+    """Return whether PyTorch is wrong on CPUs (oneDNN): for bfloat16 convolutions with a stride and one column of
+    results."""
     narrow = problem.places[1] == 1 and problem.stride[1] > 1
     return problem.op == CONV and problem.dtype == "bfloat16" and narrow and problem.kernel[1] > 1
 
 
 def _in_float32(core: Core) -> Core:
-    """Compute in float32, and round once."""
+    """Return the operator in float32, with a single rounding."""
 
     def run(x: Any, w: Any, bias: Any, residual: Any = None) -> Any:
         return core(x.float(), w.float(), None if bias is None else bias.float()).to(x.dtype)
@@ -159,9 +163,10 @@ _VALUES = {"allow_tf32": (False, True), "fp32_precision": ("ieee", "tf32")}
 
 
 def _tf32() -> tuple[Any, str, Any]:
-    """The setting of TF32 in cuDNN's convolutions: its owner, its name and its value.
+    """Return the setting of TF32 in cuDNN's convolutions: its owner, its name and its value.
 
-    PyTorch has two names for it. Reading the older one, which is quicker, raises an error if the user set the newer.
+    PyTorch has two names for the setting. Reading the older name, which is faster, raises an error if the user has set
+    the newer one.
     """
     cudnn = torch.backends.cudnn
     try:
@@ -171,18 +176,19 @@ def _tf32() -> tuple[Any, str, Any]:
 
 
 def _set(owner: Any, name: str, value: Any) -> None:
-    """Change a setting for a while, also after `torch.backends.disable_global_flags()`, as its own contexts do."""
+    """Change a setting inside the context, also after `torch.backends.disable_global_flags()`, as PyTorch's own
+    contexts do."""
     with _UNFROZEN():
         setattr(owner, name, value)
 
 
 def allows_tf32() -> bool:
-    """Whether PyTorch's own convolutions of float32 may round their operands on GPUs, by the user's settings."""
+    """Return whether the user's settings let PyTorch's float32 convolutions round their operands on GPUs."""
     return _tf32()[2] in _ALLOWING
 
 
 class TF32(NamedTuple):
-    """Whether convolutions and matrix products of float32 may round their operands on GPUs."""
+    """Whether float32 convolutions, and matrix products, may round their operands on GPUs."""
 
     convolutions: bool
     products: bool
@@ -192,7 +198,7 @@ NO_TF32 = TF32(False, False)
 
 
 def tf32_settings() -> TF32:
-    """PyTorch's settings of TF32."""
+    """Return PyTorch's settings of TF32."""
     products = torch.backends.cuda.matmul
     try:
         allowed = products.allow_tf32
@@ -202,13 +208,13 @@ def tf32_settings() -> TF32:
 
 
 def forbids_tf32(before: TF32) -> bool:
-    """Whether PyTorch's settings forbid a use of TF32 that they allowed before."""
+    """Return whether PyTorch's settings forbid a use of TF32 that they allowed before."""
     return before != NO_TF32 and any(was and not now for was, now in zip(before, tf32_settings(), strict=True))
 
 
 @contextmanager
 def exact_convolutions() -> Iterator[None]:
-    """Have PyTorch's own convolutions of float32 compute in float32 on GPUs."""
+    """Make PyTorch's float32 convolutions compute in float32 on GPUs, inside the context."""
     owner, name, before = _tf32()
     _set(owner, name, _VALUES[name][False])
     try:
@@ -218,7 +224,7 @@ def exact_convolutions() -> Iterator[None]:
 
 
 def _core(problem: Problem, one_row: bool) -> Core:
-    """The operator alone, on channels first."""
+    """Return the operator without an epilogue, for channels first."""
     first = 1 if one_row else 0
     top, left, bottom, right = problem.padding
     stride, dilation = problem.stride[first:], problem.dilation[first:]
@@ -246,7 +252,7 @@ def _core(problem: Problem, one_row: bool) -> Core:
 
 
 def convolution(stride: Any, before: Any, after: Any, dilation: Any, groups: Any, more: Any) -> Core:
-    """Return a convolution on channels first; `more` is the output padding of a transposed one, else None."""
+    """Return a convolution for channels first; `more` is the output padding if it is transposed, else None."""
     one, even, around = len(before) == 1, before == after, sides(before, after)
     if more is None:
         conv = torch.conv1d if one else torch.conv2d
@@ -261,7 +267,7 @@ def convolution(stride: Any, before: Any, after: Any, dilation: Any, groups: Any
 
 
 def _weight_gradient(problem: Problem, rank: int, last: bool, on_gpu: bool) -> Compute:
-    """A function of an input and the gradient of the layer's result, in the layout of the call."""
+    """Return a function of an input and the gradient of the layer's result, in the layout of the call."""
     filters, per_group, *taps = problem.weights_shape
     before, after = list(problem.padding[:2]), list(problem.padding[2:])
     window = list(problem.stride), before, after, list(problem.dilation), problem.groups, None
@@ -281,10 +287,10 @@ def _weight_gradient(problem: Problem, rank: int, last: bool, on_gpu: bool) -> C
 
 
 def gradient(of_weight: bool, grad: Any, x: Any, weight: Any, window: tuple[Any, ...]) -> Any:
-    """Compute the gradient of the weight, or else of the input, of a batch with the channels in front.
+    """Compute the gradient of the weight, or else of the input, for a batch with channels first.
 
-    `window` is the stride, the padding before and after, the dilation, the groups and the output padding. The last one
-    is None unless the convolution is transposed.
+    `window` is the stride, the padding before and after, the dilation, the groups and the output padding. The output
+    padding is None unless the convolution is transposed.
     """
     stride, before, after, dilation, groups, more = window
     even, zeros, around = before == after, [0] * len(before), sides(before, after)
@@ -309,7 +315,7 @@ def gradient(of_weight: bool, grad: Any, x: Any, weight: Any, window: tuple[Any,
 
 
 def is_wrong_on_cpu(x: Any, dilation: Any) -> bool:
-    """Whether PyTorch computes a weight gradient from unset memory: in 16 bits, with a dilation, on CPUs (oneDNN)."""
+    """Return whether PyTorch reads unset memory for a weight gradient: in 16 bits with dilation, on CPUs (oneDNN)."""
     return bool(x.device.type == "cpu" and x.element_size() == 2 and any(apart != 1 for apart in dilation))
 
 
@@ -325,7 +331,7 @@ def is_right_in_16_bits(problem: Problem) -> bool:
 
 
 def without_unreached(made: Any, x: Any, grad: Any, stride: Any, padding: Any, dilation: Any) -> Any:
-    """Zero the gradients of taps that lie in the padding of every window: oneDNN leaves them unset in 16 bits."""
+    """Zero the gradients of taps that lie in the padding for every window: oneDNN leaves them unset in 16 bits."""
     sizes, places = x.shape[2:], grad.shape[2:]
     if made.element_size() != 2 or not all(type(size) is int for size in (*sizes, *places)):
         return made
@@ -338,18 +344,18 @@ def without_unreached(made: Any, x: Any, grad: Any, stride: Any, padding: Any, d
 
 
 def _is_reached(first: int, size: int, places: int, step: int) -> bool:
-    """Whether one of the indices `first + i * step`, with i below `places`, lies in 0 .. size - 1."""
+    """Return whether one of the indices `first + i * step`, with i below `places`, lies in 0 .. size - 1."""
     i = max(0, -(first // step))
     return i < places and first + i * step < size
 
 
 def sides(before: Any, after: Any) -> list[Any]:
-    """Zeros on each side as `pad` takes them: before and after the last dimension first."""
+    """Return the zeros on each side in the order of `pad`: before and after the last dimension first."""
     return [p for pair in zip(reversed(before), reversed(after), strict=True) for p in pair]
 
 
 def _data_gradient(problem: Problem) -> Core:
-    """A function of the gradient of a layer's result, and its weights."""
+    """Return a function of the gradient of a layer's result, and the weights."""
     before, after = list(problem.padding[:2]), list(problem.padding[2:])
     even = before == after
     padding, more = (before, (0, 0)) if even else ([0, 0], around(problem.padding))
@@ -357,8 +363,8 @@ def _data_gradient(problem: Problem) -> Core:
     crop = [-side for side in sides(before, after)]
 
     def run(grad: Any, w: Any, bias: Any, residual: Any = None) -> Any:
-        # PyTorch takes the size and the memory order of the input from a tensor, which it does not read. On CPUs it
-        # makes a contiguous copy of it, unless it is contiguous.
+        # PyTorch takes the size and the memory order of the input from a tensor without reading its values. On CPUs, it
+        # makes a contiguous copy of a tensor that is not contiguous.
         like = grad.new_empty(shape) if grad.device.type == "cpu" else grad.new_empty(1).expand(shape)
         if problem.layout == "NHWC":
             like = grad.new_empty(shape).to(memory_format=torch.channels_last)
@@ -372,8 +378,8 @@ def _data_gradient(problem: Problem) -> Core:
 
 
 def _uneven_average(problem: Problem, around: tuple[int, ...]) -> Callable[[Any, Any, Any], Any]:
-    """Compute an average with more padding on one side: sums, divided by the number of values that each window
-    counts."""
+    """Return an average pooling with more padding on one side: sums divided by the number of counted values per
+    window."""
     below, behind = problem.beyond
     counted = (around[0], around[1] - behind, around[2], around[3] - below)
 

@@ -11,18 +11,18 @@ import torch
 from torch.autograd import forward_ad
 
 modes = torch._C._len_torch_dispatch_stack
-"""The number of modes that see every operator: of users, of fake tensors, and of `make_fx`, which records operators."""
+"""The number of active dispatch modes: users' own, of fake tensors, and of `make_fx`, which records operators."""
 autocasts = torch._C._is_any_autocast_enabled
 transforms = torch._C._are_functorch_transforms_active
 pre_dispatches = partial(torch._C._dispatch_tls_is_dispatch_key_included, torch._C.DispatchKey.PreDispatch)
-"""Whether operators are recorded before autograd sees them, as by `torch.export`."""
+"""Whether operators are recorded before autograd, as by `torch.export`."""
 tracing = torch._C._get_tracing_state
-"""The graph that `torch.jit.trace` is recording; None if it is not. A launch by address would not be recorded."""
+"""The graph that `torch.jit.trace` is recording, or None. Launches by address would not be recorded."""
 _AUTOCAST = (torch.float16, torch.bfloat16, torch.float32)
 
 
 def is_watched() -> bool:
-    """Whether something traces, records or transforms the operators of a call, beside `torch.compile`."""
+    """Return whether anything other than `torch.compile` traces, records or transforms the operators of a call."""
     return bool(tracing() is not None or modes() or transforms() or pre_dispatches())
 
 
@@ -33,7 +33,7 @@ def autocast_type(device: str) -> Any:
 
 @contextmanager
 def untraced() -> Iterator[None]:
-    """Stop the recording of `torch.jit.trace` for a while: sizes are numbers then, not traced tensors."""
+    """Stop the recording of `torch.jit.trace` inside the context: sizes are then numbers, not traced tensors."""
     state = tracing()
     if state is None:
         yield
@@ -46,18 +46,20 @@ def untraced() -> Iterator[None]:
 
 
 def functionalizes() -> bool:
-    """Whether the innermost transform is `torch.func.functionalize`, which does not take an `autograd.Function`."""
+    """Return whether the innermost transform is `torch.func.functionalize`, which does not support
+    `autograd.Function`."""
     functorch = torch._C._functorch
     return bool(functorch.peek_interpreter_stack().key() == functorch.TransformType.Functionalize)
 
 
 def differentiates() -> bool:
-    """Whether a transform of `torch.func` or a forward gradient is active: they do not differentiate our operators."""
+    """Return whether a transform of `torch.func` or a forward gradient is active; these cannot differentiate our
+    operators."""
     return forward_ad._current_level >= 0 or bool(transforms() and not functionalizes())
 
 
 def as_autocast(tensors: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The tensors as PyTorch's own convolutions take them under `torch.autocast`, which leaves float64 alone."""
+    """Return the tensors in the types that `torch.autocast` has for PyTorch's convolutions; float64 is unchanged."""
     kind = tensors[0].device.type
     if not autocasts() or not torch.is_autocast_enabled(kind):
         return tensors
@@ -66,7 +68,7 @@ def as_autocast(tensors: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def type_in_autocast(x: Any) -> Any:
-    """Return the type in which PyTorch's own convolutions read a tensor: its own, or the type of `torch.autocast`."""
+    """Return the type in which PyTorch's convolutions read a tensor: its own, or the type of `torch.autocast`."""
     if not autocasts() or x.dtype not in _AUTOCAST or not torch.is_autocast_enabled(x.device.type):
         return x.dtype
     return torch.get_autocast_dtype(x.device.type)

@@ -26,11 +26,11 @@ from .launches import direct, launch
 from .threads import by_pytorch, lost, program_of
 
 Run = Callable[..., Any]
-"""A function of (x, weight, bias, residual, out); missing arguments at the end are None."""
+"""A function of (x, weight, bias, residual, out); missing trailing arguments are None."""
 TENSORS = (torch.Tensor, torch.nn.Parameter)
 RIVAL = f"torch {torch.__version__}"
 TensorGuards = getattr(getattr(torch._C._dynamo, "guards", None), "TensorGuards", None)
-"""PyTorch's check of tensors; None in versions without it, which look up every call."""
+"""PyTorch's check of tensors. It is None in versions without one, in which every call is looked up."""
 NAMES = {torch.float16: "float16", torch.bfloat16: "bfloat16", torch.float32: "float32", torch.float64: "float64"}
 
 
@@ -67,7 +67,7 @@ class RecentCalls(PreparedCalls):
             self.keep(key, known, version)
 
     def executor(self, key: Any, tensors: tuple[Any, ...]) -> Callable[..., Any] | None:
-        """Return the executor of the last call of a key if its tensors were like these."""
+        """Return the executor of the last call with a key if its tensors resemble these."""
         known: KnownCall | None = self.get(key)
         return known.run if known and known.suits(*tensors) else None
 
@@ -78,7 +78,7 @@ def facts(a: Any) -> tuple[Any, ...]:
 
 
 def check_types(call: OperatorCall) -> None:
-    """Raise UserError for a call in which an argument is not a tensor."""
+    """Raise UserError if an argument of a call is not a tensor."""
     name = call.name
     for what, a in zip(ARRAYS, call.arrays, strict=True):
         if a is not None and not isinstance(a, torch.Tensor):
@@ -98,8 +98,7 @@ def check_types(call: OperatorCall) -> None:
 
 
 def channels_last(a: Any, rank: int) -> bool:
-    """Whether a tensor lies in memory with its channels behind the `rank` spatial dimensions, and not also in front of
-    them."""
+    """Return whether a tensor has channels after the `rank` spatial dimensions in memory, and not also before them."""
     if a.dim() not in (rank + 1, rank + 2) or a.is_contiguous():
         return False
     return lies_in(a, channels_last_order(a.dim(), rank))
@@ -135,7 +134,7 @@ def _is_like_channels_last(a: Any) -> bool:
 
 
 def properties_of(a: Any, rank: int) -> ArrayProperties | None:
-    """The properties of a tensor that a call with `rank` spatial dimensions needs."""
+    """Return the properties of a tensor that a call with `rank` spatial dimensions needs."""
     if a is None:
         return None
     place = (a.device.type, a.get_device() if a.device.type != "cpu" else 0)
@@ -167,8 +166,7 @@ def place(name: str, x: Any) -> Device:
 def prepared(call: OperatorCall, checked: Signature, function: Activation | None = None, ordered: bool = False) -> Run:
     """Return the executor of all calls with these shapes, strides, types and options, without gradients.
 
-    `ordered` says whether the result lies in memory as `checked` says, even if PyTorch's own kernel returns another
-    order.
+    With `ordered`, the result has the memory order of `checked`, even if PyTorch's own kernel returns another order.
     """
     problem = checked.problem
     on = place(call.name, call.x)
@@ -190,15 +188,14 @@ def prepared(call: OperatorCall, checked: Signature, function: Activation | None
 
 
 def _order_of(w: Any, checked: Signature) -> tuple[int, ...]:
-    """Return the order in memory of the dimensions of a weight, or of the argument in its place, that a kernel
-    requires."""
+    """Return the memory order that a kernel requires of a weight, or of the argument in its place."""
     if checked.problem.op == WEIGHT_GRADIENT:
         return checked.images
     return channels_last_order(w.dim(), w.dim() - 2) if checked.problem.weights == "OHWI" else ()
 
 
 def _general(name: str, program: Program, checked: Signature, fresh: Callable[[], Any]) -> Run:
-    """Accept any strides: copy tensors that are not in the order that the kernel requires."""
+    """Return an executor for any strides, which copies tensors without the memory order that the kernel requires."""
     order, aligned = checked.order, max(program.program.alignment)
     copying = by_pytorch if isinstance(program, CpuProgram) else nullcontext
 
@@ -229,7 +226,7 @@ def _general(name: str, program: Program, checked: Signature, fresh: Callable[[]
 
 
 def in_order(a: Any, order: tuple[int, ...]) -> Any:
-    """The tensor, or a copy, that lies in memory in an order of its dimensions."""
+    """Return the tensor, or a copy, with a memory order of its dimensions."""
     if not order:
         return a.contiguous()
     return a if lies_in(a, order) else in_shape(a.permute(order).contiguous(), order)
@@ -268,7 +265,7 @@ def _in_order(run: Run, order: tuple[int, ...]) -> Run:
 
 
 def _native(call: OperatorCall, checked: Signature, on: Device) -> Run:
-    """Return PyTorch's own kernel, with the epilogue."""
+    """Return an executor with PyTorch's own kernel and the epilogue."""
     layout, dims, on_gpu = call.options.layout, len(checked.shape), on.kind == "cuda"
     compute = native.computed(checked.problem, call.name, layout, dims, on_gpu)
 

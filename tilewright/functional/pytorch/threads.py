@@ -1,4 +1,4 @@
-"""The threads of calls on PyTorch's tensors on the CPU: PyTorch's own, as many as `torch.set_num_threads` says."""
+"""The threads of calls on PyTorch's CPU tensors: PyTorch's own, in the number set by `torch.set_num_threads`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _anyhow = nullcontext()
 
 @cache
 def threads() -> Threads:
-    """PyTorch's threads; our own if it was built without OpenMP."""
+    """Return PyTorch's threads; our own if PyTorch was built without OpenMP."""
     library = os.path.join(os.path.dirname(getattr(torch, "__file__", "")), "lib", "libtorch_cpu.so")
     try:
         team = OpenMpTeam(ctypes.CDLL(library), _NUMBER, _revive)
@@ -36,14 +36,14 @@ def number() -> int:
     """Return the number of threads of a parallel loop."""
     team = threads()
     if isinstance(team, OpenMpTeam) and team.lost:
-        team.start()  # in a fork, it asks PyTorch first, for all threads
+        team.start()  # in a fork, this asks PyTorch first, for all threads
     return int(torch.get_num_threads())
 
 
 def _revive() -> None:
-    """Let PyTorch replace the thread pool that it has beside OpenMP's.
+    """Let PyTorch replace its second thread pool, beside OpenMP's, after a fork.
 
-    It does so when a thread first asks for its number of threads; of two that ask at once, one finds no pool.
+    PyTorch does so at the first request for its number of threads; if two threads ask at once, one finds no pool.
     """
     torch.set_num_threads(torch.get_num_threads())
 
@@ -54,7 +54,7 @@ def program_of(plan: plans.CallPlan) -> Program:
 
 
 def lost() -> bool:
-    """Whether PyTorch's own loops would hang in this thread: after a fork, they wait for threads of the parent
+    """Return whether PyTorch's loops would hang in this thread: after a fork, they wait for threads of the parent
     process."""
     team = threads()
     if not isinstance(team, OpenMpTeam) or not team.lost:
@@ -63,7 +63,7 @@ def lost() -> bool:
 
 
 def by_pytorch() -> AbstractContextManager[None]:
-    """Return the context for PyTorch's own kernels on the CPU: if they would hang, they run in one thread."""
+    """Return the context for PyTorch's own CPU kernels: they run in one thread if they would hang otherwise."""
     return _in_one_thread() if lost() else _anyhow
 
 

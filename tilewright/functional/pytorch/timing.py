@@ -1,4 +1,4 @@
-"""Time our kernel and PyTorch's for one problem, or a model before and after a change, in turns, in this process."""
+"""Timing in turns, in this process, of our kernel and PyTorch's, or of a model before and after a change."""
 
 from __future__ import annotations
 
@@ -35,7 +35,8 @@ _MOST_ROUNDS = {True: 8 * PARTS, False: 64 * PARTS}
 _ROUND_SECONDS = 2e-3
 """The least seconds of a round."""
 _SHORT_ROUND_SECONDS = 5e-4
-"""The least seconds of a round of a comparison on a CPU. Other programs leave some of many short rounds undisturbed."""
+"""The least seconds per round of a comparison on a CPU. With many short rounds, other programs leave some
+undisturbed."""
 _GRAPH_SECONDS = 10e-3
 """The most seconds of a graph of several runs."""
 Work = Callable[[], Any]
@@ -43,7 +44,8 @@ Around = Callable[[], AbstractContextManager[Any]]
 
 
 def time_both(problem: Problem, on: Device, executable: Executable) -> tuple[float, float]:
-    """The seconds of one run of our kernel and of PyTorch's, on random data in the memory order of the problem."""
+    """Return the seconds of one run of our kernel and of PyTorch's, on random data in the memory order of the
+    problem."""
     ours, theirs = _in_process(problem, on, executable, _seconds)
     return ours, theirs
 
@@ -69,11 +71,11 @@ Measure = Callable[[list[Work], bool], Any]
 def _in_process(
     problem: Problem, on: Device, executable: Executable, measure: Measure, own_settings: bool = False
 ) -> Any:
-    """Measure our kernel and PyTorch's, on the problem's device and in a thread in which PyTorch can compute."""
-    if on.kind == "cpu" and lost():  # PyTorch's loops have threads in a thread that this fork starts
+    """Measure our kernel and PyTorch's, on the problem's device, in a thread with working PyTorch loops."""
+    if on.kind == "cpu" and lost():  # PyTorch's loops work in a new thread of this forked process
         with ThreadPoolExecutor(1) as apart:
             return apart.submit(_in_process, problem, on, executable, measure, own_settings).result()
-    with torch.cuda.device(on.index if on.kind == "cuda" else -1):  # events and graphs are the current GPU's
+    with torch.cuda.device(on.index if on.kind == "cuda" else -1):  # events and graphs belong to the current GPU
         x, weight, bias, residual = tensors(problem, on)
         program = program_of(CallPlan(problem, on, Decision(OURS), executable, "measured"))
         last = problem.layout == "NHWC" and problem.op != WEIGHT_GRADIENT
@@ -90,16 +92,16 @@ def _in_process(
 
 
 def _seconds(works: list[Work], on_gpu: bool) -> tuple[float, float]:
-    # Other programs on a CPU only make times longer, so the least one is nearest to the kernel's own.
+    # Other programs on a CPU only make times longer, so the least time is nearest to the kernel's own.
     ours, theirs = in_turns(works, True) if on_gpu else in_turns(works, False, chosen=min)
     return ours, theirs
 
 
 def tensors(problem: Problem, on: Device) -> list[Any]:
-    """Return random x, weight (or the argument in its place), bias and residual of a problem; None if absent."""
+    """Return random x, weight (or the argument in its place), bias and residual of a problem; None for missing ones."""
     place = f"cuda:{on.index}" if on.kind == "cuda" else "cpu"
     dtype = getattr(torch, problem.dtype)
-    own = torch.Generator(place)  # a call that times kernels leaves the random numbers of its caller alone
+    own = torch.Generator(place)  # timing does not change the caller's random state
     own.manual_seed(0)
 
     def random(shape: tuple[int, ...], last: bool) -> Any:
@@ -117,7 +119,7 @@ def tensors(problem: Problem, on: Device) -> list[Any]:
 
 
 class Turns:
-    """Pieces of work that are timed in turns.
+    """Functions that are timed in turns.
 
     On a GPU, runs are recorded in a graph, which excludes the host's time; `eager` includes it. `around` has a context
     for each piece of work. It is entered before each measurement, outside of the timed part.
@@ -140,7 +142,7 @@ class Turns:
                 )
 
     def run(self, rounds: int) -> None:
-        """Time each piece of work once in each round; every other round has the reverse order."""
+        """Time each function once per round; every other round has the reverse order."""
         for _ in range(rounds):
             each = list(zip(self._measured, self.times, strict=True))
             for (measure, enter), into in reversed(each) if len(self.times[0]) % 2 else each:
@@ -155,7 +157,7 @@ def in_turns(
     rounds: int = ROUNDS,
     chosen: Callable[[list[float]], float] = statistics.median,
 ) -> list[float]:
-    """The median seconds of one run of each piece of work, or the `chosen` statistic of all rounds."""
+    """Return the median seconds of one run of each function, or another statistic, `chosen`, of all rounds."""
     turns = Turns(works, on_gpu, eager=eager)
     turns.run(rounds)
     return [chosen(one) for one in turns.times]
@@ -169,7 +171,7 @@ def compare(
     margin: float = 1.0,
     longest: float = 4.0,
 ) -> Comparison:
-    """Time our piece of work and another one until one is faster, or for about `longest` seconds."""
+    """Time two functions, ours and another, until one is faster, or for about `longest` seconds."""
     began = time.monotonic()
     turns = Turns(works, on_gpu, around, eager, _ROUND_SECONDS if on_gpu else _SHORT_ROUND_SECONDS)
     least = _LEAST_ROUNDS[on_gpu]
@@ -187,7 +189,7 @@ def compare(
 
 
 def _repeated(work: Work, on_gpu: bool, enough: float) -> Callable[[], float]:
-    """Return a function that times one run in seconds, the host's time included, averaged over enough runs."""
+    """Return a function that times one run in seconds, including the host's time, averaged over enough runs."""
     wait = torch.cuda.synchronize if on_gpu else _nothing
     clock = time.perf_counter if on_gpu or torch.get_num_threads() > 1 else time.thread_time
 
@@ -199,18 +201,18 @@ def _repeated(work: Work, on_gpu: bool, enough: float) -> Callable[[], float]:
         wait()
         return (clock() - began) / number
 
-    for _ in range(cuda_kernels.QUICK_AFTER if on_gpu else 1):  # until the compiled launcher is in use
+    for _ in range(cuda_kernels.QUICK_AFTER if on_gpu else 1):  # so that the compiled launcher is in use
         work()
     number = max(1, min(1000, int(enough / max(min(seconds(1), seconds(1)), 1e-7))))
     return lambda: seconds(number)
 
 
 def _nothing() -> None:
-    """Do nothing: on a CPU, work has finished when its function returns."""
+    """Do nothing: on a CPU, work is complete when its function returns."""
 
 
 def _graph(work: Work) -> Callable[[], float]:
-    """Return a function that times one run on the GPU, in seconds, as a part of a CUDA graph of several runs."""
+    """Return a function that times one run on the GPU, in seconds, inside a CUDA graph of several runs."""
     timer = TorchGraphTimer(work)
     runs = max(1, min(_MOST_RUNS, int(_GRAPH_SECONDS / timer(1))))
     timer.graph(runs).replay()

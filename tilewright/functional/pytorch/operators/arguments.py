@@ -1,5 +1,4 @@
-"""The arguments of public functions in the form that the operators registered with PyTorch take, or the mistake in
-them."""
+"""Conversion of public functions' arguments to the form of the operators registered with PyTorch, and their errors."""
 
 from __future__ import annotations
 
@@ -22,7 +21,8 @@ from ..tensors import NAMES, check_types, signed
 
 
 def numbers(value: Any, rank: int) -> list[int]:
-    """Return an option as one number per dimension. Anything else is a TypeError, which `mistake` explains to users."""
+    """Return an option as one number per dimension. Raise TypeError for anything else; `mistake` explains it to
+    users."""
     each = list(value) if isinstance(value, (list, tuple)) else [value]
     if any(isinstance(v, bool) for v in each):
         raise TypeError("not a number")
@@ -31,7 +31,7 @@ def numbers(value: Any, rank: int) -> list[int]:
 
 
 def padding(name: str, given: Any, covered: Sequence[int], stride: Sequence[int]) -> list[int]:
-    """Return a padding in full: before, then after."""
+    """Return a padding per side: before each dimension, then after each."""
     words = PYTORCH_WORDS if OPERATORS[name].op == CONV else ("valid",)
     return list(padding_of(name, given, covered, stride, words))
 
@@ -51,7 +51,7 @@ def _remembered(name: str, activation: Any, dtype: str) -> str:
 
 @assume_constant_result  # type: ignore[untyped-decorator]  # PyTorch is not followed
 def warn_of_budget(name: str, tune: Tune) -> None:
-    """Warn that a budget has no effect in a call that PyTorch only traces: nothing runs that could be measured."""
+    """Warn that a budget has no effect in a traced call: nothing runs that could be measured."""
     warn_caller(
         f"{name}: tune={tune!r} has no effect while PyTorch traces a call (torch.compile, torch.export, fake tensors): "
         "nothing runs that could be measured. Call it with tune= on tensors of these shapes before. Compiled "
@@ -61,9 +61,9 @@ def warn_of_budget(name: str, tune: Tune) -> None:
 
 
 def written(name: str, made: Any, out: Any) -> Any:
-    """Copy a result into `out` and return that. Unlike `copy_` alone, this neither broadcasts nor converts.
+    """Copy a result into `out`, and return `out`. Unlike `copy_` alone, this neither broadcasts nor converts.
 
-    Under autocast, it may have a type other than the result's.
+    Under autocast, `out` may have a type other than the result's.
     """
     with untraced():
         if made.shape != out.shape:
@@ -83,7 +83,7 @@ def written(name: str, made: Any, out: Any) -> Any:
 
 
 def mistake(call: OperatorCall) -> UserError | None:
-    """Return the error of an invalid call, as calls without gradients raise it; None if the call is valid."""
+    """Return the error that an invalid call without gradients raises; None if the call is valid."""
     out = None if autocasts() else call.out  # under autocast, it may have another type: see `written`
     try:
         check_types(call)

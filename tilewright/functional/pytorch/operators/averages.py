@@ -1,9 +1,9 @@
 """Average pooling by PyTorch with correct gradients: PyTorch's own are wrong for two kinds of layers.
 
-- On CUDA, the gradient of a padded layer is wrong in channels-last memory (2.11, for one). Such images are copied into
-  row-major memory, and the results back.
-- Code compiled by Inductor divides by the whole kernel if `ceil_mode` lets a window reach beyond the padding (2.13, for
-  one). The gradient of such a window is scaled first.
+- On CUDA, the gradient of a padded layer is wrong in channels-last memory (in version 2.11, for example). Such images
+  are copied to row-major memory, and the results back.
+- Code compiled by Inductor divides by the whole kernel if `ceil_mode` lets a window reach beyond the padding (in
+  version 2.13, for example). The gradient of such a window is scaled first.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ..tensors import channels_last, in_order
 
 
 class AveragePooling(NamedTuple):
-    """The options of `torch.nn.functional.avg_pool2d`, in its order and in full."""
+    """All options of `torch.nn.functional.avg_pool2d`, in order."""
 
     kernel: list[int]
     stride: list[int]
@@ -28,7 +28,7 @@ class AveragePooling(NamedTuple):
     divisor: int | None
 
     def average(self, images: Any) -> Any:
-        """Compute it, by operators that PyTorch differentiates."""
+        """Compute the pooling by operators that PyTorch can differentiate."""
         made = average(self._in_rows(images), *self._in_full(images.shape))
         scale = self._scale(images, made)
         return _like(images, made if scale is None else made * scale)
@@ -43,27 +43,27 @@ class AveragePooling(NamedTuple):
         return _like(images, made)
 
     def _in_rows(self, a: Any) -> Any:
-        """Return a tensor that PyTorch treats as row-major if its CUDA kernel for channels-last memory is wrong. A
-        tensor with extents of one can be both, and `contiguous` would return it as it is.
+        """Return a tensor that PyTorch treats as row-major, if PyTorch's CUDA kernel for channels-last memory is wrong.
+        A tensor with extents of 1 may be both, and `contiguous` would return it unchanged.
         """
         if a.device.type == "cpu" or a.dim() < 4 or not any(self.padding):
             return a
         return a.reshape(-1).view(a.shape)
 
     def _overhangs(self, shape: Any) -> bool:
-        """Whether a window that counts the padding reaches beyond it."""
+        """Return whether a window that counts the padding reaches beyond the padding."""
         if not self.ceil_mode or not self.count_include_pad or self.divisor:
             return False
         sizes = zip(shape[-2:], self.kernel, self.stride, self.padding, strict=True)
         return any((size + 2 * p - k) % s for size, k, s, p in sizes)
 
     def _in_full(self, shape: Any) -> tuple[Any, ...]:
-        """Return the options, with a divisor if windows differ: `_scale` corrects it."""
+        """Return the options, with a divisor if windows differ; `_scale` corrects the results."""
         area = self.kernel[0] * self.kernel[1]
         return self._replace(divisor=area) if self._overhangs(shape) else self
 
     def _scale(self, images: Any, results: Any) -> Any:
-        """Return the ratio of the kernel's elements to the elements that each window counts; None if it is 1 for all
+        """Return the ratio of the kernel's elements to the counted elements per window; None if it is 1 for all
         windows."""
         if not self._overhangs(images.shape):
             return None
@@ -76,5 +76,5 @@ class AveragePooling(NamedTuple):
 
 
 def _like(images: Any, made: Any) -> Any:
-    """The results in channels-last memory if the images are."""
+    """Return the results in channels-last memory if the images are."""
     return in_order(made, channels_last_order(made.dim(), 2)) if channels_last(images, 2) else made

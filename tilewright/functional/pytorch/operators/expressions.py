@@ -1,4 +1,4 @@
-"""User-defined activations in PyTorch's operators, for the gradients that no fused kernel computes."""
+"""User-defined activations in PyTorch's operators, for gradients without a fused kernel."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def activation_gradient(text: str) -> Callable[[Any, Any], Any]:
 
 
 def activation_of(text: str) -> Callable[[Any], Any]:
-    """Return an activation by its name, or by the text of a user-defined one, as a function of PyTorch's."""
+    """Return an activation, by its name or by the text of a user-defined one, as a function of PyTorch tensors."""
     return ACTIVATIONS.get(text) or _custom(text)
 
 
@@ -66,7 +66,7 @@ def _custom(text: str) -> Callable[[Any], Any]:
 
 
 def reads_sums(text: str) -> bool:
-    """Return whether the gradient of an activation depends on its input, as the kernel that computes both requires."""
+    """Return whether the gradient of an activation depends on its input, which the kernel for both requires."""
     if text in ACTIVATION_GRADIENTS:
         return True
     from ....expr.traverse import uses_any
@@ -95,7 +95,7 @@ def _custom_gradient(text: str) -> Callable[[Any, Any], Any]:
 
 
 def evaluate(e: Any, values: Mapping[Any, Any]) -> Any:
-    """Compute an expression of variables that have tensors as values, by operators that PyTorch differentiates."""
+    """Compute an expression with tensors as values of its variables, by operators that PyTorch can differentiate."""
     device = next(iter(values.values())).device
 
     def constant(value: Any, dtype: str) -> Any:

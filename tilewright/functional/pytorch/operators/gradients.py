@@ -1,7 +1,7 @@
 """Gradients of the convolutions registered with PyTorch.
 
-Operators of ours compute both gradients of depthwise layers and of layers with small groups. Their plans decide for
-each direction, type, layout and size whether our kernel or PyTorch's runs. PyTorch computes all other gradients.
+Our operators compute both gradients of depthwise layers and of layers with small groups. Their plans choose our kernel
+or PyTorch's for each direction, type, layout and size. PyTorch computes all other gradients.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from .pools import pool_gradient, save_pool
 
 _library = Library("tilewright", "FRAGMENT")
 _implementations: dict[str, Operator] = {}
-"""Both operators, for tensors without gradients that nothing traces."""
+"""The implementations of both operators, for tensors without gradients and outside of traces."""
 _transformed: dict[str, Any] = {}
 """Both operators, in a form that `torch.func.grad` and `jvp` can differentiate. They cannot differentiate operators
 that are registered with `torch.library`."""
@@ -49,7 +49,7 @@ class RecordedCall(NamedTuple):
 def save(ctx: Any, call: RecordedCall, x: Any, weight: Any, bias: Any, residual: Any) -> None:
     """Save the tensors that the gradients of a call need: all of them if there is an activation, else the first two."""
     ctx.call = call
-    if call.layer.options.activation:  # the backward pass computes the argument of the activation again
+    if call.layer.options.activation:  # the backward pass recomputes the argument of the activation
         ctx.save_for_backward(x, weight, bias, residual)
     else:
         of_x, of_weight, *_ = ctx.needs_input_grad
@@ -58,14 +58,15 @@ def save(ctx: Any, call: RecordedCall, x: Any, weight: Any, bias: Any, residual:
 
 
 class _Operators:
-    """Our operators, called anew for each pass. PyTorch can trace and differentiate them."""
+    """Our operators, called again in each pass, so that PyTorch can trace and differentiate them."""
 
     def convolution(self, arrays: tuple[Any, ...], options: ConvolutionOptions) -> Run:
         """Return the operator."""
         return lambda *arrays: convolve(*arrays, *options)
 
     def weight_gradient(self, images: tuple[Any, ...], options: WeightGradientOptions, shape: Any, filters: Any) -> Run:
-        """Return a function of two images and the weight: the gradients of a weight of this shape, and of the bias."""
+        """Return a function of two images and the weight that computes the gradients of a weight of this shape and of
+        the bias."""
 
         def run(first: Any, second: Any, weight: Any) -> tuple[Any, Any]:
             made = weight_gradient(first, second, *options)
@@ -80,7 +81,7 @@ _OPERATORS = _Operators()
 
 
 def gradients(ctx: Any, grad: Any, saved: tuple[Any, ...]) -> tuple[Any, Any, Any, Any]:
-    """Return the gradients of the four tensors of a layer, if they are asked for, from the saved tensors."""
+    """Return the requested gradients of the four tensors of a layer, from the saved tensors."""
     call: RecordedCall = ctx.call
     layer, tensors = call.layer, in_full(saved)
     x, weight, bias, _ = tensors
@@ -101,9 +102,9 @@ def in_full(saved: tuple[Any, ...]) -> tuple[Any, Any, Any, Any]:
 
 
 def is_one_pass(options: ConvolutionOptions, x: Any, weight: Any, wanted: tuple[bool, ...], added: bool) -> bool:
-    """Whether one operator computes all gradients at once, and no gradient is differentiated again.
+    """Return whether one operator computes all gradients at once, and no gradient is differentiated again.
 
-    `wanted` says which tensors of the layer have gradients; `added` says whether it adds a residual.
+    `wanted` flags the tensors of the layer that have gradients; `added` is whether it adds a residual.
     """
     if added or not all(wanted[:2]) or torch.is_grad_enabled() or differentiates():
         return False
@@ -111,10 +112,10 @@ def is_one_pass(options: ConvolutionOptions, x: Any, weight: Any, wanted: tuple[
 
 
 def before_activation(layer: CalledLayer, grad: Any, tensors: tuple[Any, ...], kernels: Kernels) -> Run:
-    """Return a function of `grad` and the four tensors that returns the gradient with respect to the sums.
+    """Return a function of `grad` and the four tensors that computes the gradient with respect to the sums.
 
-    The function computes the sums again. `grad` is the gradient with respect to the result. For some activations, one
-    kernel computes the sums and the product with `grad`.
+    The function recomputes the sums. `grad` is the gradient with respect to the result. For some activations, one
+    kernel computes the sums and multiplies by `grad`.
     """
     (x, weight, bias, residual), options = tensors, layer.options
     plain = residual is None and not torch.is_grad_enabled() and not differentiates()
@@ -183,7 +184,7 @@ def _gradient_of_weight_gradient(ctx: Any, along: Any) -> tuple[Any, ...]:
 
 
 def _convolution_of(options: WeightGradientOptions) -> ConvolutionOptions:
-    """The options of the layer."""
+    """Return the options of the layer."""
     rank = OPERATORS[options.name].rank
     return ConvolutionOptions(
         f"conv{rank}d", options.stride, options.padding, options.dilation, options.groups, "", options.layout,
@@ -192,7 +193,7 @@ def _convolution_of(options: WeightGradientOptions) -> ConvolutionOptions:
 
 
 def fork_safe(gradient: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a gradient that does not hang in a forked process if PyTorch computes parts of it on the CPU."""
+    """Return a gradient function that does not hang in a forked process if PyTorch computes parts of it on the CPU."""
 
     def computed(ctx: Any, grad: Any) -> Any:
         if grad.is_cuda:
@@ -238,7 +239,8 @@ with_gradients: Run = super(torch.autograd.Function, _Convolution).apply
 """Make a call, and have autograd record it: `with_gradients(*tensors, call)`.
 
 The tensors are x, weight, bias and residual. Missing ones at the end are left out, since each argument takes time.
-It is the `apply` of the C++ base class. PyTorch's `apply` in Python first looks for transforms; these calls have none.
+It is the `apply` of the C++ base class. PyTorch's Python `apply` first checks for transforms, which these calls do not
+have.
 """
 
 
@@ -258,7 +260,7 @@ def _eager_weight_gradient(*arguments: Any) -> Any:
 
 
 def convolve(*arguments: Any) -> Any:
-    """Call the operator, in the form that the transforms of `torch.func` and forward gradients take."""
+    """Call the operator in the form for transforms of `torch.func` and forward gradients."""
     if differentiates():
         return _transformed["convolution"].apply(*arguments)
     run = _eager_convolution if is_plain(arguments[:4]) else torch.ops.tilewright.convolution
@@ -266,7 +268,7 @@ def convolve(*arguments: Any) -> Any:
 
 
 def weight_gradient(*arguments: Any) -> Any:
-    """Call the operator of weight gradients in that form."""
+    """Call the operator of weight gradients in the form for transforms."""
     if differentiates():
         return _transformed["weight_gradient"].apply(*arguments)
     run = _eager_weight_gradient if is_plain(arguments[:2]) else torch.ops.tilewright.weight_gradient
@@ -277,7 +279,7 @@ def weight_gradient(*arguments: Any) -> Any:
 
 
 def _convolution_tangent(ctx: Any, of_x: Any, of_weight: Any, of_bias: Any, of_residual: Any, *rest: Any) -> Any:
-    """Return the tangent of the result, which is linear in each tensor before the activation."""
+    """Return the tangent of the result; before the activation, the result is linear in each tensor."""
     x, weight, bias, residual = in_full(ctx.saved_tensors)
     options: ConvolutionOptions = ctx.call.layer.options
     linear = options._replace(activation="")
@@ -349,9 +351,10 @@ def _register(
 
 
 def _skip_the_dispatcher(name: str, tensors: int, eager: Operator, gradient: Operator, setup: Operator) -> None:
-    """Let programs of `torch.compile` call an operator by one step of PyTorch's dispatcher instead of two.
+    """Let programs of `torch.compile` call an operator with one step of PyTorch's dispatcher instead of two.
 
-    No tracing or mode sees the operators of such a program. PyTorch versions without these functions keep both steps.
+    Neither tracing nor modes intercept the operators of such a program. PyTorch versions without these functions keep
+    both steps.
     """
     generic: Any = getattr(torch._library, "autograd", None)
     if not hasattr(generic, "make_autograd_impl"):

@@ -1,4 +1,4 @@
-"""Calls of our operators in the programs that PyTorch's Inductor writes, without PyTorch's dispatcher.
+"""Calls of our operators in programs of PyTorch's Inductor, without PyTorch's dispatcher.
 
 The dispatcher converts all arguments and comes back to Python, which takes longer than a small kernel. So each such
 program names a call site by its operator, its options and the layouts of its tensors. The site remembers the executor
@@ -24,13 +24,14 @@ Run = Callable[..., Any]
 Prepare = Callable[[tuple[Any, ...], tuple[Any, ...]], Run]
 """Returns the executor for the tensors of a call and its options, without gradients.
 
-The executor is a function of the tensors; missing tensors at the end are None.
+The executor is a function of the tensors; missing trailing tensors are None.
 """
 _grad_enabled = torch.is_grad_enabled
 
 
 class _Operator(NamedTuple):
-    """An operator of ours: the number of its tensors, which are its first arguments, and the preparation of calls."""
+    """An operator of ours: the number of tensors, which are its first arguments, and the function that prepares
+    calls."""
 
     tensors: int
     prepare: Prepare
@@ -41,7 +42,7 @@ _lowered: set[str] = set()
 
 
 class _CallSites(PreparedCalls):
-    """The call sites of all programs by their texts, until plans change."""
+    """The call sites of all programs, by their texts, until plans change."""
 
     def __missing__(self, text: str) -> Run:
         site: Run = self.made(text, lambda: _call_site(*literal_eval(text)[:3]))
@@ -63,7 +64,7 @@ def _call_site(name: str, places: tuple[int, ...], options: tuple[Any, ...]) -> 
         return [found.get(place) for place in range(count)]
 
     def call(*arrays: Any) -> Any:
-        now = known  # another thread may replace it
+        now = known  # another thread may replace `known`
         if now is not None and not _grad_enabled() and not modes() and now.is_like(*arrays):
             return now.run(*arrays)
         if _grad_enabled() or not is_plain(arrays):
@@ -83,16 +84,16 @@ def _call_site(name: str, places: tuple[int, ...], options: tuple[Any, ...]) -> 
 
 
 def call_directly(name: str, tensors: int, prepare: Prepare) -> None:
-    """Have the programs of Inductor call `torch.ops.tilewright.<name>`, a function of tensors, through call sites."""
+    """Make programs of Inductor call `torch.ops.tilewright.<name>` through call sites."""
     _operators[name] = _Operator(tensors, prepare)
 
 
 def lower() -> None:
-    """Register our operators with Inductor if it is loaded. PyTorch loads it before it translates a graph."""
+    """Register our operators with Inductor if Inductor is loaded. PyTorch loads it before it compiles a graph."""
     lowering = sys.modules.get("torch._inductor.lowering")
     for name in _operators.keys() - _lowered if hasattr(lowering, "lowerings") else ():
         _lowered.add(name)
-        # In versions of PyTorch with other names, programs call the dispatcher.
+        # In versions of PyTorch with other names, programs use the dispatcher.
         with suppress(AttributeError, ImportError, KeyError, TypeError):
             _lower(lowering, name)
 
@@ -106,15 +107,15 @@ def _lower(lowering: Any, name: str) -> None:
     schema = operator._schema.arguments
 
     class Site(ir.FallbackKernel):  # type: ignore[misc]  # PyTorch is not followed
-        """A call of the operator, which the written program makes through its call site."""
+        """A call of the operator, which the generated program makes through its call site."""
 
         places: tuple[int, ...] | None = None
-        """The places of the tensors that a call of the site gets; None if the program calls the operator."""
+        """The positions of the tensors that the call site gets; None if the program calls the operator."""
 
         def codegen(self, wrapper: Any) -> None:
             self.places = None
             if not ir.V.graph.cpp_wrapper:
-                # A size that is known only when the program runs is no literal.
+                # A size known only when the program runs is no literal.
                 with suppress(AttributeError, KeyError, SyntaxError, TypeError, ValueError):
                     self._name_site(super().codegen_args())
             super().codegen(wrapper)

@@ -1,6 +1,6 @@
 """The operator that computes all gradients of a depthwise layer along lines by one kernel, registered with PyTorch.
 
-If a record says that separate kernels are faster, or ours does not compile, it runs these.
+If a record shows that separate kernels are faster, or ours does not compile, separate kernels run.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _library.define(
 _passes = PreparedCalls()
 _VECTOR_BYTES = 16
 _MOST_FLOAT32_TAPS = 4
-"""The most taps for which float32 with channels first is fast without an activation."""
+"""The most taps for which the kernel is faster in float32 with channels first and without an activation."""
 SEPARATELY = "separate kernels"
 """The rival of the kernel, in plans."""
 
@@ -46,7 +46,7 @@ def runs_on(x: Any) -> bool:
 
 
 def computes(options: ConvolutionOptions, x: Any, weight: Any) -> bool:
-    """Return whether the operator computes the gradients of a layer: by the input, the weight and the bias.
+    """Return whether the operator computes the gradients of a layer with respect to input, weight and bias.
 
     Separate kernels are faster if rows are not whole vectors. On an H200, they are also faster in float32 with channels
     first and more than four taps, without an activation. The operator was not timed in float64.
@@ -68,7 +68,7 @@ def computes(options: ConvolutionOptions, x: Any, weight: Any) -> bool:
 def gradients(
     x: Any, weight: Any, bias: Any, biased: bool, grad: Any, options: ConvolutionOptions
 ) -> tuple[Any, Any, Any]:
-    """Compute the gradients with respect to input, weight and bias; None for the last if the layer is not `biased`.
+    """Compute the gradients with respect to input, weight and bias; the last is None if the layer is not `biased`.
 
     `bias` is read if there is an activation.
     """
@@ -117,7 +117,8 @@ def _parts(run: Any, x: Any, weight: Any, bias: Any, biased: bool, grad: Any, la
 
 
 def _computed(x: Any, weight: Any, bias: Any, grad: Any, *options: Any) -> tuple[Any, Any]:
-    """Return the gradient with respect to the input, and one tensor for the weight and then the bias."""
+    """Return the gradient with respect to the input, and one tensor with the gradients of the weight, then of the
+    bias."""
     tensors = x, weight, bias, grad
     run = _prepare(tensors, options)
     with torch.no_grad():
@@ -126,7 +127,7 @@ def _computed(x: Any, weight: Any, bias: Any, grad: Any, *options: Any) -> tuple
 
 
 def _prepare(tensors: tuple[Any, ...], options: tuple[Any, ...]) -> Any:
-    """Return the executor of all calls like this one, which is remembered."""
+    """Return the executor of such calls, which is cached."""
     biased, padding, dilation, activation = options
     key = (*[None if a is None else facts(a) for a in tensors], biased, *padding, *dilation, activation)
     return _passes.made(key, lambda: _prepared(tensors[0], tensors[1], BackwardOptions(*options)))
@@ -150,7 +151,7 @@ def _plan(x: Any, weight: Any, options: BackwardOptions) -> CallPlan | None:
 
 
 def _prepared(x: Any, weight: Any, options: BackwardOptions) -> Any:
-    """Return the executor of all calls like this one."""
+    """Return the executor of such calls."""
 
     def separately(x: Any, weight: Any, bias: Any, grad: Any) -> tuple[Any, Any]:
         return _separately(x, weight, bias, grad, options)

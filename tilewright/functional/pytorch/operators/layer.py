@@ -20,13 +20,14 @@ Run = Callable[..., Any]
 
 
 class Kernels(Protocol):
-    """Our operators: called anew for each pass, or prepared for all passes on tensors like these."""
+    """Our operators: called again in each pass, or prepared for all passes on such tensors."""
 
     def convolution(self, arrays: tuple[Any, ...], options: ConvolutionOptions) -> Run:
-        """Return the operator of arrays like these."""
+        """Return the operator for such arrays."""
 
     def weight_gradient(self, images: tuple[Any, ...], options: WeightGradientOptions, shape: Any, filters: Any) -> Run:
-        """Return a function of two images and the weight: the gradients of a weight of this shape, and of the bias."""
+        """Return a function of two images and the weight that computes the gradients of a weight of this shape and of
+        the bias."""
 
 
 def is_wide(weight: Any, images: Any) -> bool:
@@ -51,10 +52,10 @@ def gradients_of_ours(
 
 
 def _suits(per_group: Any, output_padding: Any, stride: Any) -> bool:
-    """Whether operators of ours compute the gradients of a layer. `per_group` is the second extent of its weight.
+    """Return whether our operators compute the gradients of a layer. `per_group` is the second extent of its weight.
 
-    `output_padding` is empty unless the layer is transposed. If it reaches the stride, the convolution of the result
-    has more windows than the layer has inputs.
+    `output_padding` is empty unless the layer is transposed. If it is not less than the stride, the convolution of the
+    result has more windows than the layer has inputs.
     """
     fits = all(more < step for more, step in zip(output_padding, stride, strict=False))
     return bool(fits and per_group < MATRIX_CHANNELS)
@@ -74,9 +75,9 @@ class CalledLayer:
         self.groups = shape[-1 if self.last else -self.rank - 1] if self.depthwise else options.groups
         per_group = 1 if self.depthwise else weight_shape[1]
         self.small = _suits(per_group, options.output_padding if self.transposed else (), self.stride)
-        """Whether groups are so small that operators of ours compute the gradients."""
+        """Whether groups are small enough for our operators to compute the gradients."""
         self.spreads = self.small and (self.transposed or self.groups != 1)
-        """Whether an operator of ours computes the data gradient, without reading the input."""
+        """Whether our operator computes the data gradient, which does not read the input."""
 
     @classmethod
     def of(cls, options: ConvolutionOptions, x: Any, weight: Any) -> CalledLayer:
@@ -85,7 +86,7 @@ class CalledLayer:
         return cls(options, x.shape, weight.shape, turned)
 
     def _first(self, a: Any) -> Any:
-        """A tensor of the call's layout with a batch and the channels in front."""
+        """Return a tensor of the call's layout as a batch with channels first."""
         a = a if self.batched else a[None]
         return a.movedim(-1, 1) if self.last else a
 
@@ -94,11 +95,11 @@ class CalledLayer:
         return a if self.batched else a[0]
 
     def flat(self, weight: Any) -> Any:
-        """The weight in PyTorch's shape."""
+        """Return the weight in PyTorch's shape."""
         return weight.reshape(-1, 1, *self.taps) if self.depthwise else weight
 
     def arranged(self, grad: Any) -> Any:
-        """The gradient of the result in the memory order of the input, if operators of ours read it."""
+        """Return the gradient of the result in the memory order of the input, if our operators read it."""
         if not self.small:
             return grad
         return in_order(grad, channels_last_order(grad.dim(), self.rank) if self.turned else ())
@@ -117,7 +118,7 @@ class CalledLayer:
         return lambda grad, x, weight: compute(grad, flat(weight), None, None)
 
     def inverse(self, shape: Any) -> ConvolutionOptions:
-        """Return the options of the operator that computes the gradient of the input from a result's gradient of this
+        """Return the options of the operator that computes the input's gradient from a result's gradient of this
         shape."""
         spatial, places = ((a[:-1] if self.last else a)[-self.rank :] for a in (self.shape, shape))
         more = [
@@ -134,7 +135,8 @@ class CalledLayer:
     def weight_gradient(self, grad: Any, x: Any, weight: Any, biased: bool, kernels: Kernels) -> Run:
         """Return a function of input, `grad` and weight that computes the gradients with respect to weight and bias.
 
-        The gradient with respect to the bias is None unless `biased`. If it is, one kernel computes both gradients.
+        The gradient with respect to the bias is None unless `biased`. With `biased`, one kernel computes both
+        gradients.
         """
         if not self.small:
             return lambda x, grad, weight: (self._by_torch(True, grad, x, weight), None)
@@ -154,7 +156,7 @@ class CalledLayer:
     def adds_up_bias(self, x: Any, wanted: Sequence[bool], biased: bool) -> bool:
         """Return whether one kernel of ours computes the gradients with respect to weight and bias.
 
-        It serves only passes that are not differentiated again. `wanted` says which tensors of the layer have
+        The kernel serves only passes that are not differentiated again. `wanted` says which tensors of the layer have
         gradients, and `biased` whether it has a bias.
         """
         both = wanted[1] and wanted[2] and biased
@@ -162,7 +164,7 @@ class CalledLayer:
         return bool(ours and not torch.is_grad_enabled() and not differentiates())
 
     def bias_gradient(self, grad: Any) -> Any:
-        """Return the sum of the gradient over all dimensions but the channels."""
+        """Return the sum of the gradient over all dimensions except the channels."""
         grad = self._first(grad)
         return grad.sum([0, *range(2, grad.dim())])
 

@@ -1,4 +1,4 @@
-"""Calls in PyTorch's own operators while a model is exported to ONNX: the program then has standard nodes."""
+"""Calls computed by PyTorch's own operators during an export to ONNX, so that the program has standard nodes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .options import ConvolutionOptions
 
 
 def exports() -> bool:
-    """Whether a call is traced for ONNX, by either of PyTorch's exporters."""
+    """Return whether one of PyTorch's exporters is tracing a call for ONNX."""
     traces = is_dynamo_compiling() or tracing() is not None or modes()
     return bool(traces and torch.onnx.is_in_onnx_export())
 
@@ -42,12 +42,12 @@ def convolve(x: Any, weight: Any, bias: Any, residual: Any, *given: Any) -> Any:
 
 
 def channels_first(a: Any, rank: int) -> Any:
-    """Return a view with the channels in front of the spatial dimensions."""
+    """Return a view with the channels before the spatial dimensions."""
     dims = range(a.dim())
     return a.permute([*dims[: -rank - 1], dims[-1], *dims[-rank - 1 : -1]])
 
 
 def channels_behind(a: Any, rank: int) -> Any:
-    """Return a view with the channels behind the spatial dimensions."""
+    """Return a view with the channels after the spatial dimensions."""
     dims = range(a.dim())
     return a.permute([*dims[: -rank - 1], *dims[-rank:], dims[-rank - 1]])

@@ -1,4 +1,4 @@
-"""The options of the operators registered with PyTorch, as values with names."""
+"""The options of the operators registered with PyTorch, as named tuples."""
 
 from __future__ import annotations
 
@@ -68,8 +68,7 @@ class PoolOptions(NamedTuple):
 def call_options(
     options: ConvolutionOptions | PoolOptions | WeightGradientOptions, activation: Any = None, tune: Any = None
 ) -> CallOptions:
-    """Return the options of the public function. `activation` replaces the text that the operator has as its
-    activation."""
+    """Return the options of the public function. `activation` replaces the operator's text of the activation."""
     given = options._asdict()
     del given["name"]
     plain = {key: tuple(value) if isinstance(value, (list, tuple)) else value for key, value in given.items()}

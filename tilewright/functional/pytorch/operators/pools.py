@@ -22,7 +22,7 @@ def save_pool(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
 
 
 def pool_gradient(ctx: Any, grad: Any) -> tuple[Any, ...]:
-    """Compute the pooling again by PyTorch, and differentiate that."""
+    """Recompute the pooling by PyTorch, and differentiate that."""
     (x,) = ctx.saved_tensors
     options: PoolOptions = ctx.options
     last = options.layout.endswith("C")
@@ -35,7 +35,7 @@ def pool_gradient(ctx: Any, grad: Any) -> tuple[Any, ...]:
 
 
 def _largest_gradient(options: PoolOptions, images: Any, back: Any) -> Any:
-    """Compute the gradient of the largest values."""
+    """Compute the gradient of a max pooling."""
     padded, window, sides = _largest_window(options, images)
     _, where = torch.ops.aten.max_pool2d_with_indices(padded, *window)
     made = torch.ops.aten.max_pool2d_with_indices_backward(back, padded, *window, where)
@@ -43,16 +43,17 @@ def _largest_gradient(options: PoolOptions, images: Any, back: Any) -> Any:
 
 
 def _largest_window(options: PoolOptions, images: Any) -> tuple[Any, tuple[Any, ...], list[Any]]:
-    """Return images, the arguments of their pooling, and the added padding, so that the gradient stays inside.
+    """Return images, the arguments of their pooling, and the added padding, so that the gradient stays inside the
+    tensor.
 
-    With a dilation, a window may see padding only. PyTorch 2.13 writes its gradient outside of the tensor on CPUs. So
-    the images are padded before, to the extent that all windows cover.
+    With a dilation, a window may contain only padding. PyTorch 2.13 writes its gradient outside the tensor on CPUs. So
+    the images are first padded to the extent that all windows cover.
     """
     kernel, stride, dilation, before = options.kernel_size, options.stride, options.dilation, _even(options)
     if all(apart == 1 for apart in dilation):
         return images, (kernel, stride, before, dilation, options.ceil_mode), []
     sides: list[Any] = []
-    for dim in (1, 0):  # columns first, as `pad` takes them
+    for dim in (1, 0):  # columns first, in the order of `pad`
         side, covered = before[dim], (kernel[dim] - 1) * dilation[dim] + 1
         reach = reach_beyond(images.shape[dim - 2], side, side, covered, stride[dim]) if options.ceil_mode else 0
         sides += [side, side + reach]
@@ -68,7 +69,7 @@ def _averages(options: PoolOptions) -> AveragePooling:
 
 
 def pooled(x: Any, options: PoolOptions) -> Any:
-    """Call the operator; PyTorch's own for ONNX, and for the transforms of `torch.func` and forward gradients."""
+    """Call the operator, or PyTorch's own for ONNX, for transforms of `torch.func` and for forward gradients."""
     if not differentiates() and not exports():
         return torch.ops.tilewright.pool(x, *options)
     last = options.layout.endswith("C")
@@ -82,7 +83,7 @@ def pooled(x: Any, options: PoolOptions) -> Any:
 
 
 def _even(options: PoolOptions) -> list[int]:
-    """Return the padding of a pooling before each dimension, which must equal the padding behind it."""
+    """Return the padding of a pooling before each dimension, which must equal the padding after it."""
     before, after = list(options.padding[:2]), list(options.padding[2:]) or list(options.padding[:2])
     if before != after:
         raise UserError(

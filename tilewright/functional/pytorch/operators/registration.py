@@ -1,7 +1,7 @@
 """The operators registered with PyTorch: `torch.ops.tilewright.convolution`, `.weight_gradient` and `.pool`.
 
-With their shape inference, `torch.compile` needs no graph break; with their gradients, which are in `gradients` and
-`pools`, models train.
+Shape inference lets `torch.compile` avoid graph breaks. Gradients, which are in `gradients` and `pools`, let models
+train.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ for _schema in (_CONVOLUTION, _WEIGHT_GRADIENT, _POOL):
 
 
 class _Asked(threading.local):
-    """The argument `tune` of this thread's current call; the operator has no such argument."""
+    """The argument `tune` of this thread's current call, because the operator has no such argument."""
 
     tune: Tune = None
 
@@ -87,7 +87,7 @@ def dispatch(call: OperatorCall) -> Any:
 
 
 def _checked(call: OperatorCall) -> Any:
-    # The operator does not take `out`, and would not check it.
+    # The operator has no argument `out`, and would not check it.
     if call.out is not None and (wrong := mistake(call)) is not None:
         raise wrong
     try:
@@ -122,7 +122,7 @@ def _dispatched(call: OperatorCall) -> Any:
 
 
 def convolution_options(call: OperatorCall, arrays: tuple[Any, ...]) -> ConvolutionOptions:
-    """Return the options of a call as the operator takes them, with tensors of the types that autocast wants."""
+    """Return a call's options in the form of the operator, for tensors in the types of autocast."""
     (x, weight, *_), name, options = arrays, call.name, call.options
     rank = OPERATORS[name].rank
     layout = options.layout or ("NCHW" if rank == 2 else "NCW")
@@ -142,7 +142,7 @@ def convolution_options(call: OperatorCall, arrays: tuple[Any, ...]) -> Convolut
 
 
 _executors = PreparedCalls()
-"""Executors by the facts of the tensors and the options."""
+"""Executors by the properties of the tensors and the options."""
 
 
 def _preparation(kind: Callable[..., Any]) -> Prepare:
@@ -174,9 +174,9 @@ def _implementation(tensors: int, prepare: Prepare) -> Callable[..., Any]:
 
 
 def executor(arrays: tuple[Any, ...], options: Any) -> Callable[..., Any]:
-    """Return the executor for calls of an operator with such tensors and options.
+    """Return the executor of calls with such tensors and options.
 
-    The result lies in memory as `_shaped` says, even if PyTorch's own kernel returns another order.
+    The result has the memory order of `_shaped`, even if PyTorch's own kernel returns another order.
     """
     rest = (None,) * (5 - len(arrays))
     text = getattr(options, "activation", "")
@@ -202,7 +202,7 @@ def _seen(a: Any, rank: int) -> ArrayProperties | None:
 
 
 def key_compiled_graphs() -> None:
-    """Make this package's sources a part of the keys of Inductor's caches: compiled graphs assume memory orders.
+    """Add this package's sources to the keys of Inductor's caches: compiled graphs depend on memory orders.
 
     Inductor is loaded before a graph is traced for it.
     """
@@ -214,7 +214,7 @@ def key_compiled_graphs() -> None:
 
 
 def _shaped(name: str, arrays: tuple[Any, ...], options: CallOptions) -> Any:
-    """Return the result's shape, type and memory order for a call that PyTorch only traces."""
+    """Return the result's shape, type and memory order for a traced call."""
     key_compiled_graphs()
     if _asked.tune is not None:
         warn_of_budget(name, _asked.tune)
@@ -241,7 +241,7 @@ for _operator, _tensors, _kind in (
 def _operations(
     x: Any, weight: Any, bias: Any, residual: Any, name: str, *options: Any, out_shape: Any, **_: Any
 ) -> int:
-    """Return the additions and multiplications, from the shapes: PyTorch's counter asks for them."""
+    """Return the number of additions and multiplications, by the shapes, for PyTorch's FLOP counter."""
     seen = x if OPERATORS[name].op in TRANSPOSES else out_shape
     products: int = prod(seen) * prod(weight[2:] if name == "depthwise_conv2d" else weight[1:])
     return 2 * products
@@ -249,7 +249,8 @@ def _operations(
 
 @register_flop_formula(torch.ops.tilewright.weight_gradient)  # type: ignore[untyped-decorator]  # likewise
 def _operations_of_weight_gradient(x: Any, grad: Any, *options: Any, out_shape: Any, **_: Any) -> int:
-    """Return the operations of a weight gradient: each gradient of a result meets the weights of its filter."""
+    """Return the number of operations of a weight gradient: each result's gradient is multiplied once per weight of its
+    filter."""
     products: int = prod(grad) * prod(out_shape[1:])
     return 2 * products
 

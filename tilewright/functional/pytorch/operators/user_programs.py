@@ -1,4 +1,5 @@
-"""Programs as operators registered with PyTorch: calls prepared by shapes and types, then launches by addresses."""
+"""Programs as operators registered with PyTorch. Calls are prepared by shapes and types, then launched with
+addresses."""
 
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ Declare = Callable[[str], DeclaredProgram]
 """Returns the program for a kind of target."""
 _ALIGNMENT = 16
 _libraries: dict[str, Library] = {}
-"""Libraries by operator. PyTorch forgets the operators of a library that is garbage-collected."""
+"""Libraries by operator, kept alive: PyTorch drops the operators of a garbage-collected library."""
 
 
 def register_program(name: str, inputs: Any, args: Sequence[Any] | None, gradient: bool, target: Any) -> Any:
@@ -137,7 +138,7 @@ class _Operator:
         return self._returned([x.new_empty(shape, dtype=_type(output)) for shape, output in shapes])
 
     def compute(self, *arguments: Any) -> Any:
-        """Compute the results of tensors on one device, and of sizes."""
+        """Compute the results for tensors on one device, and sizes."""
         tensors, sizes = arguments[: self._tensors], arguments[self._tensors :]
         with torch.no_grad():
             suitable = [_suitable(t) for t in tensors]
@@ -161,7 +162,7 @@ class _Operator:
             found = _sized(program, arrays, sizes)
 
         def general(given: list[Any]) -> list[Any]:
-            """Call the function as users do: it raises their errors, and may call Python."""
+            """Call the function as users do: it raises users' errors, and may call Python."""
             made = [allocate() for allocate in fresh]
             with torch.no_grad():
                 module(*given, *made, *sizes)
@@ -179,7 +180,7 @@ class _Operator:
         return run
 
     def _module(self, x: Any) -> Module:
-        """The program for the device of a tensor, built once for each architecture."""
+        """Return the program for the device of a tensor, built once per architecture."""
         on = place(self.name, x)
         target = target_on(on) if self._target is None else resolve_target(self._target, on)
         if str(target) not in self._modules:
@@ -219,7 +220,7 @@ class _Operator:
         )
 
     def _gradient(self, output: int, wanted: tuple[bool, ...]) -> _Operator:
-        """The operator of the gradients with respect to some inputs, for one output."""
+        """Return the operator of the gradients of one output with respect to the wanted inputs."""
         found = self._gradients.get((output, wanted))
         if found is None:
             by = "_".join(str(number) for number, asked in enumerate(wanted) if asked)
@@ -236,7 +237,7 @@ class _Operator:
 
 
 def _sized(program: Any, arrays: list[tuple[Any, Any]], sizes: Sequence[Any]) -> Executable | None:
-    """Return the executable of a program for arrays of these shapes; None if it refuses them."""
+    """Return the executable of a program for arrays of these shapes; None if launches cannot represent it."""
     try:
         return sized(program, arrays, sizes)
     except (InternalError, UnsuitableError):
@@ -244,7 +245,7 @@ def _sized(program: Any, arrays: list[tuple[Any, Any]], sizes: Sequence[Any]) ->
 
 
 def _suitable(t: Any) -> Any:
-    """Return the tensor, or a copy if it has gaps or its address does not allow loads of vectors."""
+    """Return the tensor, or a copy if it has gaps or is misaligned for vector loads."""
     t = t.resolve_conj().resolve_neg().contiguous()
     return t if t.data_ptr() % _ALIGNMENT == 0 else t.clone()
 
@@ -254,7 +255,7 @@ def _type(tensor: Tensor) -> Any:
 
 
 def _schema(of: DeclaredProgram) -> str:
-    """The operator's arguments and results, as PyTorch writes them."""
+    """Return the operator's schema in PyTorch's notation."""
     inputs = [f"Tensor {_name(t.name, number)}" for number, t in enumerate(of.inputs)]
     kinds = ["SymInt" if v.dtype.is_int else "float" for v in of.sizes]
     places = range(len(inputs), len(inputs) + len(kinds))
@@ -264,5 +265,5 @@ def _schema(of: DeclaredProgram) -> str:
 
 
 def _name(text: str, number: int) -> str:
-    """Return a name for an argument: the tensor's name, made unique by its place."""
+    """Return a name for an argument: the tensor's name, made unique by its position."""
     return f"{text if text.isidentifier() else 'argument'}_{number}"

@@ -46,13 +46,13 @@ def convolution(call: Callable[..., Any], dims: Any, x: Any, weight: Any, bias: 
 
 
 def _in_front(arrays: tuple[Any, ...], dims: Any) -> tuple[list[Any], tuple[bool, ...]]:
-    """Return tensors with their mapped dimension in front, and whether they have one."""
+    """Return tensors with their mapped dimension first, and whether they have one."""
     placed = [a if dim is None else a.movedim(dim, 0) for a, dim in zip(arrays, dims, strict=False)]
     return placed, tuple(a is not None and dim is not None for a, dim in zip(arrays, dims, strict=False))
 
 
 def _maps_nothing(arrays: tuple[Any, ...], dims: Any) -> bool:
-    """Whether the mapped dimension has no elements, as in the Jacobian of an empty result."""
+    """Return whether the mapped dimension is empty, as in the Jacobian of an empty result."""
     return any(dim is not None and not a.shape[dim] for a, dim in zip(arrays, dims, strict=False))
 
 
@@ -83,7 +83,7 @@ def _with_epilogue(sums: Any, bias: Any, residual: Any, has: tuple[bool, ...], o
 
 
 def weight_gradient(call: Callable[..., Any], dims: Any, x: Any, grad: Any, *given: Any) -> Any:
-    """Return mapped weight gradients, as `jacrev` and gradients per example ask for."""
+    """Return mapped weight gradients, for `jacrev` and per-example gradients."""
     if _maps_nothing((x, grad), dims):
         return _nothing(call, dims, x, grad, *given)
     options = WeightGradientOptions(*given)

@@ -1,1 +1,1 @@
-"""Training steps by the shortest path: decisions about whole layers and whole backward passes."""
+"""Fast training steps: decisions about whole layers and whole backward passes."""

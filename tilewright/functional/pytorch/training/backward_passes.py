@@ -27,7 +27,7 @@ _grad_enabled = torch.is_grad_enabled
 
 
 class KnownPasses:
-    """The backward passes of a layer, by the gradients that they compute, and the strides of their argument.
+    """The backward passes of a layer, by the gradients that they compute and the strides of their argument.
 
     The executor of a pass takes its argument and the saved tensors, and returns the gradients of the four tensors.
     """
@@ -37,7 +37,7 @@ class KnownPasses:
         self._last: tuple[tuple[bool, ...], KnownCall] | None = None
 
     def gradients(self, ctx: Any, grad: Any, saved: tuple[Any, ...]) -> Gradients | None:
-        """Return the gradients of the tensors if such a pass is known, or can be prepared; else None."""
+        """Return the gradients of the tensors if such a pass is known or can be prepared; else None."""
         if is_dynamo_compiling() or _grad_enabled() or modes():
             return None
         wanted, last = ctx.needs_input_grad, self._last  # another thread may replace it
@@ -64,7 +64,7 @@ class KnownPasses:
 
 
 class _Executors(NamedTuple):
-    """Our operators, prepared for all passes on tensors like these. `kind` is the type of the weight's gradient."""
+    """Our operators, prepared for all passes on such tensors. `kind` is the type of the weight's gradient."""
 
     kind: Any
 
@@ -73,7 +73,8 @@ class _Executors(NamedTuple):
         return executor(arrays, options)
 
     def weight_gradient(self, images: tuple[Any, ...], options: WeightGradientOptions, shape: Any, filters: Any) -> Run:
-        """Return a function of two images and the weight: the gradients of a weight of this shape, and of the bias."""
+        """Return a function of two images and the weight that computes the gradients of a weight of this shape and of
+        the bias."""
         compute = executor(images, options._replace(wide=is_wide(self.kind, images[0].dtype)))
         shape, count, filters = tuple(shape), prod(shape), (filters,)
         strides = torch.empty(shape, device="meta").stride()

@@ -1,7 +1,7 @@
-"""The shortest path of eager calls with gradients, or under autocast.
+"""The fastest path of eager calls with gradients or under autocast.
 
-A layer of a model meets tensors of the same shapes, orders and types at each step. Its first step prepares the
-executors of all passes; later steps only run them.
+In each step, a layer of a model has tensors of the same shapes, orders and types. Its first step prepares the executors
+of all passes; later steps only run them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from .backward_passes import KnownPasses
 
 
 def shortest(call: OperatorCall, arrays: tuple[Any, ...], checked: Signature) -> Run:
-    """Return the executor of calls like this one; `arrays` are its tensors after autocast's conversions."""
+    """Return the executor of such calls; `arrays` are the tensors after autocast's conversions."""
     with torch.no_grad():
         run = prepared(OperatorCall._make((call.name, *arrays, None, call.options)), checked, ordered=True)
     kind = autocast_type(call.x.device.type) if autocasts() else None

@@ -1,7 +1,7 @@
 """Training on CPUs: layers that PyTorch computes and differentiates as a whole.
 
-Its autograd is written in C++, and computes several gradients at once. Our backward pass costs tens of microseconds
-more on the host, so our kernels must save more than that in both passes together.
+PyTorch's autograd is written in C++, and computes several gradients at once. Our backward pass takes tens of
+microseconds more on the host, so our kernels must save more than that in both passes together.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ _LEAST_SAVED_SHARE_BESIDE = 0.4
 """Larger, because PyTorch may take as long for the gradient of the input as for both gradients."""
 
 _decisions = PreparedCalls()
-"""Whether our kernels are faster, by the facts of the call. Calls and `explain_call` share these decisions."""
+"""Whether our kernels are faster, by the properties of a call. Calls and `explain_call` share these decisions."""
 
 
 def by_pytorch_alone(call: OperatorCall, checked: Signature) -> Callable[..., Any] | None:
-    """Return an executor of direct calls like this one by functions that PyTorch differentiates.
+    """Return an executor of such direct calls by functions that PyTorch differentiates.
 
-    None if ours is faster, or if PyTorch's own autograd cannot compute the whole layer.
+    Return None if ours is faster, or if PyTorch's own autograd cannot compute the whole layer.
     """
     x, weight = call.x, call.weight
     if x.device.type != "cpu" or not weight.requires_grad or autocasts():
@@ -55,9 +55,9 @@ def by_pytorch_alone(call: OperatorCall, checked: Signature) -> Callable[..., An
     if call.operator.op != CONV or not in_memory_order or not _has_usual_strides(x):
         return None
     if not weight.is_contiguous() and (weight.dtype == torch.float64 or 1 in weight.shape):
-        return None  # PyTorch's gradients refuse some of these orders
+        return None  # PyTorch's gradients do not support some of these orders
     problem = checked.problem
-    # In 16 bits, PyTorch rounds the sums before it adds a residual, and once more.
+    # In 16 bits, PyTorch rounds the sums before it adds a residual, and again afterwards.
     if x.element_size() == 2 and (problem.residual or not native.is_right_in_16_bits(problem)):
         return None
     if 0 in problem.shape:
@@ -74,38 +74,38 @@ def by_pytorch_alone(call: OperatorCall, checked: Signature) -> Callable[..., An
         return None
 
     def alone(x: Any, w: Any, bias: Any, residual: Any, out: Any) -> Any:
-        with by_pytorch():  # the result lies in memory as `torch.compile` is told
+        with by_pytorch():  # the result has the memory order that `torch.compile` infers
             return in_order(compute(x, w, bias, residual), checked.order)
 
     return alone
 
 
 def _has_usual_strides(x: Any) -> bool:
-    """Whether dimensions of size 1 have the strides that PyTorch gives them itself.
+    """Return whether dimensions of size 1 have the strides that PyTorch itself would assign.
 
-    PyTorch mistakes the memory order of other tensors, and computes wrong gradients of weights.
+    For other tensors, PyTorch misjudges the memory order, and computes wrong gradients of weights.
     """
     orders = (torch.contiguous_format, torch.channels_last)[: 1 + (x.dim() == 4)]
     return x.stride() in [torch.empty(x.shape, device="meta", memory_format=order).stride() for order in orders]
 
 
 def _are_faster(ours: list[Problem], every: list[Problem], call: OperatorCall, checked: Signature, alone: Any) -> bool:
-    """Whether kernels of ours make a training step faster: by rates, or by timing both if that takes little.
+    """Return whether our kernels make a training step faster: by rates, or by timing both if that takes little time.
 
-    Each process times anew, so programs that ask for the same bits in each run get the decision by rates.
+    Each process times again, so deterministic programs get the decision by rates.
     """
     saved, seconds = rivals.saved_by(ours, every)
     if seconds > rivals.MOST_TIMED_SECONDS or lost() or torch.are_deterministic_algorithms_enabled():
         alone_for_x = len(ours) < len(every) and call.x.requires_grad
         return saved > _HOST_SECONDS + (_LEAST_SAVED_SHARE_BESIDE if alone_for_x else _LEAST_SAVED_SHARE) * seconds
-    with ThreadPoolExecutor(1) as apart:  # hooks for saved tensors and modes of this thread do not see the steps
+    with ThreadPoolExecutor(1) as apart:  # saved-tensor hooks and modes of this thread do not apply to the steps
         mine, theirs = apart.submit(_timed, call, checked, alone).result()
     return mine < theirs
 
 
 def _timed(call: OperatorCall, checked: Signature, alone: Any) -> list[float]:
-    """The seconds of steps by our operators and by PyTorch alone."""
-    own = torch.Generator()  # a call that times steps leaves the random numbers of its caller alone
+    """Return the seconds of steps by our operators and by PyTorch alone."""
+    own = torch.Generator()  # timing does not change the caller's random state
     own.manual_seed(0)
     given = tuple(
         None if a is None else torch.empty_like(a.detach()).normal_(generator=own).requires_grad_(a.requires_grad)
