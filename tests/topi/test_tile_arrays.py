@@ -96,7 +96,7 @@ def _same(tiles: Any, of: Any) -> None:
     """Compare a function of all tiles with itself on some single ones."""
     whole = of(tiles)
     assert len(whole) == len(tiles.depth) > 0
-    singles = tile_arrays.cheapest_first(tiles, np.zeros(len(tiles.depth)))
+    singles = tile_arrays.sort_by_cycles(tiles, np.zeros(len(tiles.depth)))
     for place in range(0, len(singles), 1 + len(singles) // COUNTED):
         assert of(singles[place]) == whole[place], singles[place]
 
@@ -108,7 +108,7 @@ def test_tiles_are_ranked_by_cost_and_ties_by_their_order() -> None:
     costs = [tile.cycles(owner.form(LAYERS[0], tile), atom, H200) for tile in found[:200]]
     assert all(a <= b for a, b in pairwise(costs))
     tiles = contraction_simt.candidates(owner.contraction_of(LAYERS[0]))
-    every = tile_arrays.cheapest_first(tiles, np.zeros(len(tiles.depth)))
+    every = tile_arrays.sort_by_cycles(tiles, np.zeros(len(tiles.depth)))
     assert [every[n] for n in (0, 1)] == list(every[:2])
     assert len(every[3:]) == len(every) - 3
     assert all(isinstance(number, int) for number in (*every[0].rows, every[0].depth))

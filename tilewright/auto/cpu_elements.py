@@ -11,10 +11,10 @@ from ..topi.schedules.stages import LANES, PARALLEL_FROM, in_vectors
 from .dataflow import Dataflow, known, size, total, weight
 from .kernels import FusedKernel
 
-_FEW_TERMS = 64
-_UNROLLED_INSTRUCTIONS = 1024
+_MOST_FEW_TERMS = 64
+_MOST_UNROLLED_INSTRUCTIONS = 1024
 """The most vector instructions in unrolled loops over terms."""
-_HEAVY_INSTRUCTIONS = 16
+_LEAST_HEAVY_INSTRUCTIONS = 16
 """The least instructions per element for which one vector of elements keeps a processor busy."""
 
 
@@ -27,7 +27,7 @@ class VectorTile:
 
 def are_vectors(kernel: FusedKernel) -> bool:
     """Return whether elements of a kernel are independent, so that vectors of neighbours compute them."""
-    out, short = kernel.out, all(prod(map(size, op.reduce_axis)) <= _FEW_TERMS for op in kernel.reductions)
+    out, short = kernel.out, all(prod(map(size, op.reduce_axis)) <= _MOST_FEW_TERMS for op in kernel.reductions)
     last = known(out.axis[-1]) if out.axis else None
     return kernel.one_each and short and last is not None and last >= LANES
 
@@ -40,7 +40,7 @@ def default_tile(flow: Dataflow, kernel: FusedKernel) -> VectorTile:
     bits = max(t.dtype.bits for t in kernel.out.outputs)
     lanes = LANES * 32 // bits
     last = known(kernel.out.axis[-1]) or lanes
-    heavy = any(weight(flow.bodies[op]) > _HEAVY_INSTRUCTIONS for op in (kernel.out, *kernel.members))
+    heavy = any(weight(flow.bodies[op]) > _LEAST_HEAVY_INSTRUCTIONS for op in (kernel.out, *kernel.members))
     if not heavy and last >= 4 * lanes:
         return VectorTile(4 * lanes)
     return VectorTile(lanes // 2 if last % lanes and last % (lanes // 2) == 0 else lanes)
@@ -59,7 +59,10 @@ def schedule_vectors(s: ScheduleHandle, flow: Dataflow, kernel: FusedKernel, til
         s[op].set_scope("local")
         reduced = s[op].op.reduce_axis
         # Pairs of values are not vectorized: the code of each lane would be repeated for each term.
-        if len(s[op].op.outputs) == 1 and prod(map(size, reduced)) * weight(s[op].op.values) <= _UNROLLED_INSTRUCTIONS:
+        if (
+            len(s[op].op.outputs) == 1
+            and prod(map(size, reduced)) * weight(s[op].op.values) <= _MOST_UNROLLED_INSTRUCTIONS
+        ):
             for axis in reduced:
                 s[op].unroll(axis)
     if total(out.axis) >= PARALLEL_FROM:

@@ -14,7 +14,7 @@ from .dataflow import Dataflow, known, known_total
 from .gpu_rows import free_axes, inner_axes, row_loops, runs_along_rows
 from .kernels import FusedKernel
 
-_FEW_LANES = 8
+_MOST_FEW_LANES = 8
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ def _width(length: int | None, tile: RowVectors) -> int:
     width = tile.lanes
     while width > (length or 0) and width:
         width //= 2
-    return width if width >= _FEW_LANES else 0
+    return width if width >= _MOST_FEW_LANES else 0
 
 
 def _vectorize(s: ScheduleHandle, op: Operation, loop: IterVar, length: int | None, tile: RowVectors) -> None:
@@ -72,7 +72,7 @@ def _slides(kernel: FusedKernel, inner: Sequence[IterVar]) -> bool:
     if not whole or inner[-1] is not out.axis[-1] or any(divisor > 1 for _, divisor in kernel.rows):
         return False
     assert isinstance(out, ComputeOp)
-    return (known(inner[-1]) or 0) >= _FEW_LANES and reads_rows_of_sums(out)
+    return (known(inner[-1]) or 0) >= _MOST_FEW_LANES and reads_rows_of_sums(out)
 
 
 def _windows(s: ScheduleHandle, kernel: FusedKernel, inner: Sequence[IterVar], tile: RowVectors) -> IterVar:

@@ -33,7 +33,7 @@ _TRANSPOSED_TILE_SIZE = 64
 """Rows, and columns, of the tile that a block transposes."""
 _TRANSPOSED_TILE_THREADS = (8, 32)
 """Threads of a block that transposes a tile, along y and x."""
-_STORED_BYTES = 4
+_STORED_BYTES_PER_THREAD = 4
 """Bytes stored per thread of an unfolding kernel: each further element would be gathered from another address."""
 _COPY_THREADS = 256
 """Threads per block of other copies, or elements per block of an unfolding kernel. Eight blocks fill a multiprocessor,
@@ -181,7 +181,7 @@ def _unfold(s: ScheduleHandle, factors: Factors, product: Tensor, which: int, is
     view = factors[which]
     if is_turned:
         s[view].transform_layout(lambda *i: [*i[:-2], i[-1], i[-2]])
-    read, width = s.cache_read(view, "global", [product]), max(1, _STORED_BYTES // view.dtype.bytes)
+    read, width = s.cache_read(view, "global", [product]), max(1, _STORED_BYTES_PER_THREAD // view.dtype.bytes)
     words, lanes = s[view].split(s[view].fuse(*s[view].leaf_iter_vars), factor=width)
     block, thread = s[view].split(words, factor=_COPY_THREADS // width)
     s[view].bind(block, thread_axis("blockIdx.x"))

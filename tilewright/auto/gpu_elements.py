@@ -23,13 +23,13 @@ from .kernels import FusedKernel
 
 FEW_TERMS = 64
 """The most terms of a reduction that a single thread computes, unrolled."""
-_ROWS = (4, 2)
+_ROWS_PER_THREAD = (4, 2)
 """Candidate rows of a thread's tile, the preferred number first."""
 _VECTOR_ELEMENTS = 4
 """Elements per vector: reads at distances of a multiple of this number share no elements."""
-_UNROLLED_INSTRUCTIONS = 3000
+_MOST_UNROLLED_INSTRUCTIONS = 3000
 """The most instructions in the unrolled loops of a thread."""
-_HEAVY_INSTRUCTIONS = 250
+_LEAST_HEAVY_INSTRUCTIONS = 250
 """The least instructions per element for which a thread computes only one vector."""
 
 
@@ -61,12 +61,12 @@ def default_tile(flow: Dataflow, kernel: FusedKernel, target: Target) -> Element
         if kernel.reductions and (total(out.axis) < vector * resident or _are_apart(flow, kernel)):
             return ElementTile(1, 1, min(128, threads), 1)
         return ElementTile(vector, 1, threads, 1)
-    is_heavy = work > _HEAVY_INSTRUCTIONS
+    is_heavy = work > _LEAST_HEAVY_INSTRUCTIONS
     vector = min(vector, 1 if kernel.reductions and not is_heavy else 2)
     rows = 1
     if len(out.axis) > 1 and not is_heavy and _overlaps(flow, kernel, -2):
         extent = known(out.axis[-2]) or 0
-        fitting = [n for n in _ROWS if extent >= 2 * n and n * vector * work <= _UNROLLED_INSTRUCTIONS]
+        fitting = [n for n in _ROWS_PER_THREAD if extent >= 2 * n and n * vector * work <= _MOST_UNROLLED_INSTRUCTIONS]
         rows = next(iter(fitting), 1)
     return ElementTile(vector, rows, across, threads // across) if rows > 1 else ElementTile(vector, 1, threads, 1)
 
@@ -110,7 +110,7 @@ def is_possible(flow: Dataflow, kernel: FusedKernel, target: Target, tile: Eleme
     axes = kernel.out.axis
     extent = known(axes[-2]) if len(axes) > 1 else None
     fits = tile.down == 1 if tile.rows == 1 else extent is not None and extent >= 2 * tile.rows
-    short = tile.rows * tile.vector * _work(flow, kernel) <= _UNROLLED_INSTRUCTIONS or tile.rows * tile.vector == 1
+    short = tile.rows * tile.vector * _work(flow, kernel) <= _MOST_UNROLLED_INSTRUCTIONS or tile.rows * tile.vector == 1
     return fits and short and tile.across * tile.down <= target.max_threads_per_block
 
 

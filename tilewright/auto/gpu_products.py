@@ -30,7 +30,7 @@ from .ways import Way
 
 _IN_PLACE_TIME_FACTOR = 1.5
 """The time of a kernel that loads single terms of windows, relative to the model: 1.1 to 2.2 in ten layers."""
-_IN_LANES = "vectors"
+_STORE_BY_LANES = "vectors"
 """The choice of the knob `store` with which lanes store the neighbouring columns that they hold."""
 _COMPARED_TILES = 32
 """The number of fastest tiles to compare."""
@@ -92,7 +92,9 @@ def _way(
     of, machine = form[1], Machine.for_models(target)
     space, before = strategy.space(of), 0.0 if copies is None else copies.cycles(machine)
     if isinstance(strategy, Mma) and len(form[0].columns) > 1:
-        space = space.where(lambda choices: choices["store"].val != _IN_LANES, ("store",), "columns in their order")
+        space = space.where(
+            lambda choices: choices["store"].val != _STORE_BY_LANES, ("store",), "columns in their order"
+        )
 
     def likely(count: int) -> list[int]:
         tiles = _tiles(strategy, form, machine, count)

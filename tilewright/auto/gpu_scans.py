@@ -8,7 +8,7 @@ from ..tensor.scan import ScanOp
 from ..tensor.tensor import ComputeOp, Operation
 from .dataflow import Dataflow, is_element_wise, known_total
 
-_THREADS = 32
+_BLOCK_THREADS = 32
 """Threads per block: there are few columns and many multiprocessors."""
 
 
@@ -36,11 +36,14 @@ def has_own_columns(flow: Dataflow, scan: ScanOp) -> bool:
 def schedule_scan(s: ScheduleHandle, scan: ScanOp) -> None:
     """Bind the columns of all steps to the same threads, and the whole scan to them."""
     width = known_total(steps_of(scan)[0].axis[1:]) or 1
-    block, thread = thread_axis((0, -(-width // _THREADS)), "blockIdx.x"), thread_axis((0, _THREADS), "threadIdx.x")
+    block, thread = (
+        thread_axis((0, -(-width // _BLOCK_THREADS)), "blockIdx.x"),
+        thread_axis((0, _BLOCK_THREADS), "threadIdx.x"),
+    )
     for op in steps_of(scan):
         columns = op.axis[1:]
         flat = s[op].fuse(*columns) if len(columns) > 1 else columns[0]
-        outer, inner = s[op].split(flat, factor=_THREADS)
+        outer, inner = s[op].split(flat, factor=_BLOCK_THREADS)
         s[op].bind(outer, block)
         s[op].bind(inner, thread)
     s[scan].env_threads([block, thread])

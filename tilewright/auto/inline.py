@@ -19,7 +19,7 @@ _MOST_REPEATED_INSTRUCTIONS_ON_CPU = 3.0
 """The most repeated instructions per element of an inlined stage on a GPU, and on a CPU, which has larger caches."""
 _MOST_SERIAL_TERMS = 64
 """The most terms of a reduction that a single thread computes."""
-_LARGE_INSTRUCTIONS = 256
+_LEAST_LARGE_INSTRUCTIONS = 256
 """The least instructions of an expression that a reader should not contain several times."""
 
 
@@ -45,7 +45,9 @@ def inline_cheap(s: ScheduleHandle, target: Target, staying: Sequence[Operation]
             written = sum(_mentions(r, op) for r in readers)
             if target.is_gpu and _only_moves(op) and all(_is_short(r) or _is_window(r, op) for r in readers):
                 repeats = min(repeats, 1)  # registers hold the elements that neighbours share
-            if (repeats - 1) * weights[op] <= limit and (written == 1 or weights[op] * written <= _LARGE_INSTRUCTIONS):
+            if (repeats - 1) * weights[op] <= limit and (
+                written == 1 or weights[op] * written <= _LEAST_LARGE_INSTRUCTIONS
+            ):
                 if op not in staying:
                     s[op].compute_inline()
                 evaluated[op] = max(1, repeats) * own

@@ -23,7 +23,7 @@ from .kernels import FusedKernel
 from .products import is_sum, product_of
 from .ways import Way, fixed, with_values
 
-_FACTORS = (1, 2, 4, 8)
+_SMALL_FACTORS = (1, 2, 4, 8)
 """Candidate numbers of elements per vector, rows per thread, and blocks that share terms."""
 _WINDOWS = "windows"
 """The name of the way to reduce windows."""
@@ -31,11 +31,11 @@ _MODEL_ERROR_FACTOR = 1.5
 """The error of the models of windows and of the strategies for them: up to 1.5 for long windows."""
 _REGISTER_BYTES = 4
 """Bytes of a register."""
-_MANY_TERMS = 64
+_LEAST_MANY_TERMS = 64
 """The least terms of a sum that the threads of a block share, instead of one thread per sum."""
 _PARTIAL_RESULTS = (16, 32, 64, 128)
 """Candidate numbers of partial results of a reduction on a CPU."""
-_THREADS = (32, 64, 128, 256, 512, 1024)
+_THREADS_PER_BLOCK = (32, 64, 128, 256, 512, 1024)
 """Candidate numbers of threads per block, or along one dimension of a block."""
 
 
@@ -143,7 +143,7 @@ def _rows_on_processors(flow: Dataflow, kernel: FusedKernel) -> Way:
 def _has_rows_of_sums(flow: Dataflow, kernel: FusedKernel, target: Target) -> bool:
     """Return whether a reduction multiplies few rows by a matrix with contiguous rows."""
     (op,) = kernel.reductions
-    if not target.is_gpu or gpu_rows.runs_along_rows(flow, kernel) or total(op.reduce_axis) < _MANY_TERMS:
+    if not target.is_gpu or gpu_rows.runs_along_rows(flow, kernel) or total(op.reduce_axis) < _LEAST_MANY_TERMS:
         return False
     return is_sum(op) and product_of(flow, kernel, op, target) is not None
 
@@ -181,8 +181,9 @@ def _columns(flow: Dataflow, kernel: FusedKernel, target: Target) -> list[Way]:
         return []
     tile = gpu_columns.default_tile(sums)
     values = {
-        "vector": [n for n in _FACTORS if n < tile.vector], "columns": (32, 64, 128, 256), "threads": _THREADS[1:],
-        "flying": (2, 8), "shares": _FACTORS,
+        "vector": [n for n in _SMALL_FACTORS if n < tile.vector], "columns": (32, 64, 128, 256),
+        "threads": _THREADS_PER_BLOCK[1:],
+        "flying": (2, 8), "shares": _SMALL_FACTORS,
     }  # fmt: skip
     why = (
         f"{sums.op.name} sums columns of {sums.matrix.name}: a thread loads {tile.vector} neighbours at once, and the "
@@ -199,9 +200,12 @@ def _on_gpu(flow: Dataflow, kernel: FusedKernel, target: Target) -> list[Way]:
     if gpu_elements.are_elements(kernel) and not gpu_elements.has_few_sums(flow, kernel, target):
         tile = gpu_elements.default_tile(flow, kernel, target)
         widest = gpu_elements.widest(kernel, target)
-        values: dict[str, Sequence[Any]] = {"vector": [n for n in _FACTORS if n <= widest], "across": _THREADS[:-1]}
+        values: dict[str, Sequence[Any]] = {
+            "vector": [n for n in _SMALL_FACTORS if n <= widest],
+            "across": _THREADS_PER_BLOCK[:-1],
+        }
         if len(out.axis) > 1:
-            values |= {"rows": _FACTORS, "down": _FACTORS}
+            values |= {"rows": _SMALL_FACTORS, "down": _SMALL_FACTORS}
         several = tile.vector * tile.rows
         share = f"{several} neighbours" if several > 1 else "one"
         why = f"elements of {out.name} are independent: a thread computes {share}"
@@ -215,10 +219,10 @@ def _on_gpu(flow: Dataflow, kernel: FusedKernel, target: Target) -> list[Way]:
         way = _plain_reduction(why, single, kernel, target)
         return [*windows, way, *_columns(flow, kernel, target)]
     default = gpu_rows.default_tile(flow, kernel, target)
-    threads = [t for t in _THREADS if t <= target.max_threads_per_block]
+    threads = [t for t in _THREADS_PER_BLOCK if t <= target.max_threads_per_block]
     listed: dict[str, Sequence[Any]] = {"across": threads, "rows": (1, 2, 4)}
     if gpu_rows.runs_along_rows(flow, kernel):
-        listed |= {"vector": [n for n in _FACTORS if n < default.vector], "keep": ("local", "shared", "")}
+        listed |= {"vector": [n for n in _SMALL_FACTORS if n < default.vector], "keep": ("local", "shared", "")}
     why = f"the stages of {out.name} fall into rows: a block computes a row at a time and keeps it on the chip"
     return [with_values("rows", why, default, listed,
                         lambda s, t: gpu_rows.schedule_rows(s, flow, kernel, target, t),
@@ -238,7 +242,7 @@ def _windows(flow: Dataflow, kernel: FusedKernel, target: Target) -> list[Way]:
     )
     values = {
         "rows": list(dict.fromkeys(t.rows for t in found)), "columns": list(dict.fromkeys(t.columns for t in found)),
-        "threads": _THREADS[:4], "rolled": list(dict.fromkeys(t.rolled for t in found)),
+        "threads": _THREADS_PER_BLOCK[:4], "rolled": list(dict.fromkeys(t.rolled for t in found)),
     }  # fmt: skip
     way = with_values(_WINDOWS, why, tile, values,
                       lambda s, t: gpu_windows.schedule_windows(s, windows, kernel, t),

@@ -11,7 +11,7 @@ from ...schedule.handle import ScheduleHandle, create_schedule
 from ...tensor.axis import IterVar
 from ...tensor.tensor import Tensor
 from ...tune.model.machine import REFERENCE
-from ..templates.schedule_helpers import bind_all, written_out
+from ..templates.schedule_helpers import bind_all, set_unrolling
 from .declarations import CausalDeclaration
 
 _STEPS = 512
@@ -51,7 +51,7 @@ def on_gpu(of: Causal, d: CausalDeclaration) -> ScheduleHandle:
         bind_all(s, d.result, (i, block, c, thread), ("blockIdx.z", "blockIdx.y", "blockIdx.x", "threadIdx.x"))
     if of.together > 1:
         s[d.result].vectorize(inner)
-    written_out(s, d.result, thread, _STEPS, explicit=0)
+    set_unrolling(s, d.result, thread, _STEPS, explicit=0)
     _keep(s, of, d, d.result, thread)
     return s
 
@@ -82,7 +82,7 @@ def _weight_gradient_on_gpu(s: ScheduleHandle, of: Causal, d: CausalDeclaration)
     for axis in (inner, k):
         s[sums].unroll(axis)
         s[sums].pragma(axis, "unroll_explicit", 0)
-    written_out(s, sums, outer, _STEPS, explicit=0)
+    set_unrolling(s, sums, outer, _STEPS, explicit=0)
     _keep(s, of, d, sums, outer)
     for stage in d.sums:
         if stage.name in ("taps", "offsets"):

@@ -43,14 +43,14 @@ _STRETCH_POSITIONS = (32, 64, 128, 256, 512)
 """Candidate numbers of positions per thread, with channels last."""
 _CHANNELS = (1, 2, 4)
 """Candidate numbers of channels per thread, with channels last."""
-_TIMES = (4, 8, 16, 32)
+_UNROLLED_POSITIONS = (4, 8, 16, 32)
 """Candidate numbers of positions per iteration of the unrolled code."""
 _WARP = REFERENCE.hardware.warp
 _ADDING_THREADS = 8
 """Threads that add the parts of one sum."""
-_FEW_TAPS = 4
-_THREADS = 128
-_RESIDENT = 1024
+_MOST_FEW_TAPS = 4
+_BLOCK_THREADS = 128
+_RESIDENT_THREADS = 1024
 """The number of threads of a multiprocessor for which the registers of a walk suffice."""
 
 
@@ -65,7 +65,7 @@ def space(of: Backward) -> Space:
     `times`: positions per iteration of the unrolled code. With channels last, `channels` is the number of neighbouring
     channels and `stretch` the number of positions per thread. Otherwise, `images` is the number of images per thread.
     """
-    times = value_knob("times", [*_TIMES])
+    times = value_knob("times", [*_UNROLLED_POSITIONS])
     if of.layout == "NHWC":
         channels = [n for n in _CHANNELS if of.shape[1] % n == 0]
         return Space([times, value_knob("channels", channels), value_knob("stretch", [*_STRETCH_POSITIONS])])
@@ -76,8 +76,8 @@ def default(of: Backward, machine: Machine) -> dict[str, Any]:
     """Choose the longest stretches, or the most images, that leave enough threads; longer windows get longer tiles.
     With channels first, a thread loads one vector for its tile, or two vectors of 16-bit values for short windows.
     """
-    wanted = machine.multiprocessors * _RESIDENT * 7 // 8
-    few, width = of.covered[1] <= _FEW_TAPS, widest_vector(of.dtype)
+    wanted = machine.multiprocessors * _RESIDENT_THREADS * 7 // 8
+    few, width = of.covered[1] <= _MOST_FEW_TAPS, widest_vector(of.dtype)
     if of.layout == "NHWC":
         channels = 2 if of.shape[1] % 2 == 0 else 1
         lines = of.shape[0] * of.shape[1] // channels
@@ -145,7 +145,7 @@ class _Lines:
         self.x, self.weights, *bias, self.above = ins
         self.bias_in = bias[0] if bias else None
         self.of_x, self.partial = outs
-        statement.each(self.threads, self.thread, _THREADS)
+        statement.each(self.threads, self.thread, _BLOCK_THREADS)
 
     def thread(self, index: Any) -> None:
         """Write the statement of a thread."""

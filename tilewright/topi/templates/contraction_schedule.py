@@ -17,11 +17,11 @@ from .contraction import Contraction, MatrixOperand, row_alignment
 from .schedule_helpers import GPU, bind_all, bind_grid, fetch_together, hold, in_rounds, in_vectors, widest_vector
 from .tensors import Tensors
 
-_REDUCERS = 128
+_REDUCING_THREADS = 128
 """Threads per block of the kernels that add partial sums or transpose."""
-_PIXELS = 4
+_PIXELS_PER_THREAD = 4
 """Pixels per thread of the kernel that transposes."""
-_LINE_VECTORS = GPU.warp_memory.line // GPU.vector_bytes
+_THREADS_PER_LINE = GPU.warp_memory.line // GPU.vector_bytes
 """The number of threads that together store one cache line."""
 TRANSPOSED = "transposed"
 """The tag of a stage that puts channels last."""
@@ -124,15 +124,17 @@ def _transpose(s: ScheduleHandle, image: Tensor) -> None:
     n, y, x, channel = image.op.axis
     wide = widest_vector(str(image.dtype))
     channel, lanes = s[image].split(channel, factor=wide)
-    channel, line = s[image].split(channel, factor=gcd(int(str(image.shape[-1])) // wide, _LINE_VECTORS))
-    pixel, own = s[image].split(s[image].fuse(y, x), factor=_PIXELS)
-    places = _REDUCERS // _LINE_VECTORS
+    channel, line = s[image].split(channel, factor=gcd(int(str(image.shape[-1])) // wide, _THREADS_PER_LINE))
+    pixel, own = s[image].split(s[image].fuse(y, x), factor=_PIXELS_PER_THREAD)
+    places = _REDUCING_THREADS // _THREADS_PER_LINE
     block, place = s[image].split(pixel, factor=places)
     s[image].reorder(n, channel, block, place, line, own, lanes)
     outer, thread = s[image].fuse(n, channel), s[image].fuse(place, line)
     s[image].unroll(own)
     s[image].vectorize(lanes)
-    bind_grid(s, image, (block, outer), -(-prod(int(str(e)) for e in image.shape[1:3]) // (places * _PIXELS)))
+    bind_grid(
+        s, image, (block, outer), -(-prod(int(str(e)) for e in image.shape[1:3]) // (places * _PIXELS_PER_THREAD))
+    )
     bind_all(s, image, (thread,), ("threadIdx.x",))
 
 
@@ -167,7 +169,7 @@ def _partial(s: ScheduleHandle, t: Tensors, products: Tensor, views: list[Tensor
     partial = s.rfactor(products, part)
     sums = s.cache_write(partial, "local")
     flat = s[t.out].fuse(*t.out.op.axis)
-    block, thread = s[t.out].split(flat, factor=_REDUCERS)
+    block, thread = s[t.out].split(flat, factor=_REDUCING_THREADS)
     bind_all(s, t.out, (block, thread), ("blockIdx.x", "threadIdx.x"))
     hold(s, products, "local", t.out, thread)
     s[products].unroll(s[products].op.reduce_axis[0])

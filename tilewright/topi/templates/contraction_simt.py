@@ -38,22 +38,22 @@ from .needs import Needs
 from .schedule_helpers import bind_all, split_all, widest_vector
 from .strategy import ScheduleStrategy, always
 from .tensors import Tensors
-from .tile_arrays import cheapest_first, spread_over, taken
+from .tile_arrays import broadcast_tiles, select_tiles, sort_by_cycles
 from .tile_model import KnobTile, TileModel
 from .workload import W
 
 Shape = tuple[Number, Number, Number]
 """The split of a block's rows or columns: virtual threads, threads, and neighbours of one thread."""
 
-_HELD_FETCHES = 32
+_MOST_PREFETCHED_ELEMENTS = 32
 """The largest number of elements that a thread prefetches into registers."""
-_OVERHEAD = 36
+_OVERHEAD_REGISTERS = 36
 """Registers for addresses and loops."""
-_MOST_TILE = 256
+_MOST_TILE_EXTENT = 256
 _LEAST_THREADS = 32
 _MOST_THREADS = 256
 _LEAST_RESULTS_PER_THREAD = 8
-_FULL = 8
+_FULL_BLOCKS = 8
 """The number of blocks per multiprocessor beyond which the depth is not divided further."""
 
 
@@ -98,7 +98,7 @@ class SimtTile(KnobTile):
         rows, columns = self.own
         step = self.step(of)
         held = rows * (step if of.rows.along_depth else 1) + columns * (step if of.columns.along_depth else 1)
-        return (rows * columns + held) * (2 if of.sum_dtype == "float64" else 1) + _OVERHEAD
+        return (rows * columns + held) * (2 if of.sum_dtype == "float64" else 1) + _OVERHEAD_REGISTERS
 
     def shared_bytes(self, of: Contraction) -> Number:
         """Bytes of slices in shared memory."""
@@ -144,7 +144,7 @@ class SimtTile(KnobTile):
         issued = self.depth * (rows * columns * at.product_slots + loads * at.load_slots) + fetched
         together = at_once(resident, blocks, machine)
         warps = most(1.0, together * ceiling(self.block, on.warp) / on.multiprocessor.schedulers)
-        ahead = (self.stages > 1) | (fetched < _HELD_FETCHES * at.fetch_slots)
+        ahead = (self.stages > 1) | (fetched < _MOST_PREFETCHED_ELEMENTS * at.fetch_slots)
         shown = either(ahead, at.ahead_latency_factor, at.serial_latency_factor)
         each = slice_cycles(issued, warps, at.alone_factor, shown, at)
         wave = slices * each + at.block_cycles + rows * columns * at.store_cycles * warps
@@ -173,7 +173,7 @@ def own_tiles(operand: MatrixOperand) -> list[list[int]]:
         for wanted in (32, 16, 8, 4, 2, 1):
             threads = min(wanted, ceil(operand.extent / near))
             apart = min(own // near, ceil(ceil(operand.extent / near) / threads))
-            if apart * threads * near <= _MOST_TILE:
+            if apart * threads * near <= _MOST_TILE_EXTENT:
                 found[-1, apart, threads, near] = None
     return [list(each) for each in found]
 
@@ -198,9 +198,9 @@ def candidates(of: Contraction, machine: Machine = REFERENCE) -> SimtTile:
     depth, split, stages = (each[None] for each in np.meshgrid(*ways, indexing="ij", sparse=True))
     made = SimtTile(tuple(rows), tuple(columns), depth, split, stages)
     count = made.blocks(of) // made.split
-    ranked = (made.split == 1) | (count * made.split <= _FULL * machine.multiprocessors)
+    ranked = (made.split == 1) | (count * made.split <= _FULL_BLOCKS * machine.multiprocessors)
     flags = ranked & made.is_possible(of, machine.hardware)
-    return taken(spread_over(made, flags.shape), np.nonzero(flags))
+    return select_tiles(broadcast_tiles(made, flags.shape), np.nonzero(flags))
 
 
 def _shapes(operand: MatrixOperand) -> list[Shape]:
@@ -212,7 +212,7 @@ def rank_tiles(of: Contraction, machine: Machine = REFERENCE) -> Sequence[SimtTi
     """Return tiles, the fastest first."""
     found = candidates(of, machine)
     if len(found.depth):
-        return cheapest_first(found, found.cycles(of, machine))
+        return sort_by_cycles(found, found.cycles(of, machine))
     r, c = (_shapes(operand)[-1] for operand in (of.rows, of.columns))
     return (SimtTile(r, c, min(of.depth, 8), 1, 1),)
 

@@ -11,11 +11,11 @@ from ...tune.space.config import Config
 from ...tune.space.knobs import annotate_knob, split_knob, value_knob
 from ...tune.space.space import Space
 from .convolutions import Conv1dVector
-from .schedule_helpers import bind_all, fetch_together, tile_knob, written_out
+from .schedule_helpers import bind_all, fetch_together, set_unrolling, tile_knob
 from .strategy import ScheduleStrategy, SharedModel
 from .tensors import Tensors
 
-_SHORT = 16
+_LEAST_WARP_BLOCKS = 16
 """The least number of blocks of one warp per multiprocessor: shorter lines are spread over all multiprocessors."""
 _SIZES = [(v, t, n) for t in (16, 32, 64, 128, 256, 512) for v in (1, 2, 4) for n in (1, 2, 4, 8)]
 
@@ -46,7 +46,7 @@ def schedule(of: Conv1dVector, config: Config, s: ScheduleHandle, t: Tensors) ->
 
     block, vthread, thread, _ = config["tile"].apply(s, out, out.op.axis[0])
     bind_all(s, out, (block, vthread, thread), ("blockIdx.x", "vthread", "threadIdx.x"))
-    written_out(s, out, block, config["auto_unroll_max_step"].val, config["unroll_explicit"].val)
+    set_unrolling(s, out, block, config["auto_unroll_max_step"].val, config["unroll_explicit"].val)
 
     s[sums].compute_at(s[out], thread)
     ro, rm, ri = config["tile_r"].apply(s, sums, sums.op.reduce_axis[0])
@@ -60,7 +60,7 @@ def schedule(of: Conv1dVector, config: Config, s: ScheduleHandle, t: Tensors) ->
 def default_choices(of: Conv1dVector, machine: Machine) -> dict[str, Any]:
     """Return small blocks for short lines, one result per thread, and up to 32 terms written out."""
     warp = machine.hardware.warp
-    threads = warp if of.out_shape[0] <= _SHORT * warp * machine.multiprocessors else 4 * warp
+    threads = warp if of.out_shape[0] <= _LEAST_WARP_BLOCKS * warp * machine.multiprocessors else 4 * warp
     return {
         "tile": [1, threads, 1],
         "tile_r": [1, min(of.kernel, 32)],

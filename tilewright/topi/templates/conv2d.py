@@ -15,7 +15,7 @@ from ...tune.space.knobs import value_knob
 from ...tune.space.space import Space
 from .convolutions import Conv2dLayer
 from .needs import Needs
-from .schedule_helpers import THREAD_TAGS, bind_all, bind_grid, fetch_together, tile_knob, written_out
+from .schedule_helpers import THREAD_TAGS, bind_all, bind_grid, fetch_together, set_unrolling, tile_knob
 from .strategy import ScheduleStrategy, SharedModel
 from .tensors import Tensors
 from .workload import DTYPES
@@ -72,7 +72,7 @@ def _bind_results(of: Conv2dLayer, config: Config, s: ScheduleHandle, out: Any) 
     bind_grid(s, out, (planes, *blocks[1:]), of.shape[0] * of.filters)
     bind_all(s, out, vthreads, ("vthread",) * 3)
     bind_all(s, out, threads, THREAD_TAGS)
-    written_out(s, out, planes, config["auto_unroll_max_step"].val, config["unroll_explicit"].val)
+    set_unrolling(s, out, planes, config["auto_unroll_max_step"].val, config["unroll_explicit"].val)
     return threads[-1]
 
 

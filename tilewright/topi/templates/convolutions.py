@@ -25,7 +25,7 @@ WEIGHTS = ("OIHW", "OHWI", "HWIO")
 
 Images in HWCN need filters in HWIO; images in NHWC take filters in any order.
 """
-_LAST = {"OHWI": (0, 3, 1, 2), "HWIO": (3, 2, 0, 1)}
+_TRANSPOSITIONS = {"OHWI": (0, 3, 1, 2), "HWIO": (3, 2, 0, 1)}
 """How to transpose filters in the other orders to the default order."""
 
 
@@ -158,14 +158,14 @@ class Conv2dLayer(GroupedLayer):
     def numpy(self, data: np.ndarray, weights: np.ndarray) -> np.ndarray:
         images, weights = in_order(self.layout, data), self.forward_weights(weights)
         if self.weights != WEIGHTS[0]:
-            weights = weights.transpose(_LAST[self.weights])
+            weights = weights.transpose(_TRANSPOSITIONS[self.weights])
         out = references.conv2d_nchw_python(images, weights, self.stride, self.padding, self.groups, self.dilation)
         return in_memory(self.layout, out)
 
     def torch(self, data: Any, weights: Any) -> list[tuple[str, Callable[[], Any]]]:
         weights = self.forward_weights(weights)
         if self.weights != WEIGHTS[0]:
-            weights = weights.permute(_LAST[self.weights])
+            weights = weights.permute(_TRANSPOSITIONS[self.weights])
         return _torch_ways(self, data, weights, self.groups)
 
 

@@ -22,16 +22,16 @@ from .tensors import Tensors
 from .workload import sum_dtype
 
 _LANES = (4, 8, 16, 32, 64)
-_BLOCKS = (64, 256, 1024, 4096)
-_FEW_TAPS = 9
+_BLOCK_RESULTS = (64, 256, 1024, 4096)
+_MOST_UNPADDED_TAPS = 9
 """The most taps of a window with a column stride or dilation for which the input is read unpadded."""
-_LONG_TAPS = 24
+_LEAST_LONG_TAPS = 24
 """The least taps of a window for which a single row is computed in several vectors at a time."""
-_SMALL_TAPS = 25
+_MOST_SMALL_TAPS = 25
 """The most taps of a small window."""
-_UNROLLED_TAPS = 64
+_MOST_UNROLLED_TAPS = 64
 """The most taps of an unrolled window that is not small; its rows are one vector each."""
-_WHOLE_ROW = 32
+_MOST_WHOLE_ROW_COLUMNS = 32
 """The most columns for which a whole row is always one vector."""
 
 
@@ -56,7 +56,7 @@ def _store_padding(s: ScheduleHandle, padded: Tensor, stored: bool) -> None:
 def line_space(of: Conv1dVector) -> Space:
     """The knobs of the 1-D convolution."""
     (count,) = of.out_shape
-    blocks = [[-1, b // lanes, lanes] for b in _BLOCKS for lanes in _LANES if b <= count] or [[-1, 1, count]]
+    blocks = [[-1, b // lanes, lanes] for b in _BLOCK_RESULTS for lanes in _LANES if b <= count] or [[-1, 1, count]]
     return Space(
         [
             split_knob("tile", count, "candidate", candidate=blocks),
@@ -138,21 +138,27 @@ def images_default_choices(of: Conv2dLayer | Depthwise, registers: VectorRegiste
     if not isinstance(of, Depthwise):
         return {"tile_c": [4], "tile_rc": [4], "tile_x": [16], "unroll_kernel": 1}
     columns, taps, apart = of.out_shape[3], of.kernel[0] * of.kernel[1], of.stride[1] > 1
-    small, written_out = taps <= _SMALL_TAPS, taps <= _UNROLLED_TAPS
+    small, is_unrolled = taps <= _MOST_SMALL_TAPS, taps <= _MOST_UNROLLED_TAPS
     uneven = columns % _LANES[1] > 0 and of.kernel[1] > 1
-    whole = columns <= (_LANES[-1] if uneven or (written_out and not small) else _WHOLE_ROW)
+    whole = columns <= (_LANES[-1] if uneven or (is_unrolled and not small) else _MOST_WHOLE_ROW_COLUMNS)
     if whole:
         most = max(1, registers.room(of.dtype) // columns)
-        lanes, several = columns, 2 if written_out else 1
-        rows = min(most, 4 if columns <= (_WHOLE_ROW // 2 if apart else _WHOLE_ROW) else several)
-    elif of.out_shape[2] == 1 and taps >= _LONG_TAPS:
+        lanes, several = columns, 2 if is_unrolled else 1
+        rows = min(
+            most, 4 if columns <= (_MOST_WHOLE_ROW_COLUMNS // 2 if apart else _MOST_WHOLE_ROW_COLUMNS) else several
+        )
+    elif of.out_shape[2] == 1 and taps >= _LEAST_LONG_TAPS:
         lanes, rows = 16 if apart else min(_LANES[-1], registers.room(of.dtype)), 1
     else:
         lanes, rows = min((16, 8), key=lambda n: -(-columns // n) * n), 4
-    unrolled = 2 if small or (written_out and whole) else 1
+    unrolled = 2 if small or (is_unrolled and whole) else 1
     if apart and not whole and rows == 1:  # taps share no loads, and copies of the lane selection take LLVM a minute
         unrolled = 0
-    read = taps <= _FEW_TAPS and columns <= _WHOLE_ROW and not _passes_the_end(of) if apart else small and not whole
+    read = (
+        taps <= _MOST_UNPADDED_TAPS and columns <= _MOST_WHOLE_ROW_COLUMNS and not _passes_the_end(of)
+        if apart
+        else small and not whole
+    )
     stored = (any(of.padding) and not read) or sum_dtype(of.dtype) != of.dtype
     return {"tile_y": [rows], "tile_x": [lanes], "unroll_kernel": unrolled, "store_padding": stored}
 

@@ -28,43 +28,43 @@ from .tensors import Tensors
 
 _LANES = (4, 8, 16, 32)
 _COLUMNS = (1, 2, 4, 7, 8)
-_WIDEST = 16
+_MOST_LANES = 16
 """The most lanes of a vector with filters of one group, and the lanes of a vector of channels."""
-_WIDE = 5
+_LEAST_SHARING_COLUMNS = 5
 """The least columns of a window for which neighbouring results share most of their inputs."""
-_LONG_WINDOW = 16
+_LEAST_LONG_COLUMNS = 16
 """The least columns of a one-row window for which vectors may exceed a register, if the data fits the caches.
 
 Twice as many channels at a time then cost few more instructions. If the data comes from memory, half as many channels
 are faster: loads of the next tile start before this tile is summed. For 31 taps on a Zen 5, half as many take 0.6 of
 the time from memory, and 1.1 times as long from the caches.
 """
-_ABREAST = 8
+_SHARING_TILE_COLUMNS = 8
 """Columns of a tile if neighbouring columns share most of their inputs: 128 bytes of each are fetched together."""
-_FEW = 32
+_MOST_UNPADDED_CHANNELS = 32
 """The most channels per sum for which each read tests for the border: storing the padded input would cost more."""
-_LONG = 64
+_LEAST_TERMS_FOR_TILES = 64
 """The least terms of a sum for which tiles of columns are distributed over threads.
 
 Few images have several times as many rows as there are threads.
 """
-_ROWS = 64
+_LEAST_ROWS_ALONE = 64
 """The least rows of results in all images for which only rows are distributed over threads. With fewer, as for lines,
 tiles of columns are distributed as well."""
-_IN_PARTS = 64
+_MOST_UNPADDED_COLUMNS = 64
 """The most columns of a window that reads unpadded input. With more, a loop over the taps would test for the border."""
-_MANY_TAPS = 36
+_LEAST_MANY_TAPS = 36
 """The least taps of a window for which the overhead per tile is negligible.
 
 With 25 taps, tiles of half as many columns take 1.2 times as long. With 49 taps, such tiles stay in registers, and take
 0.88 times as long.
 """
-_CHAINS = 8
+_BUSY_SUM_VECTORS = 8
 """The number of vectors of sums that keep a processor busy: it starts two products per cycle, and each takes four
 cycles."""
-_LINE = 64
+_LINE_BYTES = 64
 """Bytes of a cache line. If a non-temporal store writes part of a line, memory is written in parts."""
-_AHEAD = 512
+_PREFETCH_BYTES = 512
 """The distance of prefetches, in bytes of channels.
 
 Each column is a separate stream, too short for the hardware prefetcher. With prefetches, 7 taps from memory take 0.7 of
@@ -78,7 +78,7 @@ pay."""
 def space(of: Images) -> Space:
     """The knobs: channels per vector, columns computed together, and the depth of unrolling."""
     own = of.shared_filters
-    parts = {_dividing(n, _WIDEST, register) for n in (of.filters, own) for register in (_LANES[1], _WIDEST)}
+    parts = {_dividing(n, _MOST_LANES, register) for n in (of.filters, own) for register in (_LANES[1], _MOST_LANES)}
     fit = {n for n in (*_LANES, *parts, lanes_of_one_group(of)) if n <= of.filters} or {of.filters}
     lanes = [[-1, n] for n in sorted(fit)]
     columns = [[-1, n] for n in _COLUMNS if n <= of.places[1]]
@@ -118,12 +118,12 @@ def schedule(of: Images, config: Config, s: ScheduleHandle, t: Tensors) -> None:
     (xo, xi), (co, ci) = split_all(config, s, out, tile_x=x, tile_c=c)
     inner = (xi, ci) if of.layout == "NHWC" else (ci, xi)
     # The larger of weights and images passes by once; the other stays in the cache.
-    long = of.per_group * prod(of.kernel) >= _LONG or of.shape[0] * of.places[0] < _ROWS
+    long = of.per_group * prod(of.kernel) >= _LEAST_TERMS_FOR_TILES or of.shape[0] * of.places[0] < _LEAST_ROWS_ALONE
     spread = [co, n, y] if prod(of.weights_shape) > prod(of.shape) else [n, y, xo] if long else [n, y]
     s[out].reorder(*spread, *(axis for axis in (xo, co) if axis not in spread), *inner)
     if co not in spread and _mostly_new(of, config["tile_x"].size[-1]):
         lane_bytes = config["tile_c"].size[-1] * DType(of.dtype).bytes
-        s[out].prefetch(t.padded if config["store_padding"].val else t.data, co, max(1, _AHEAD // lane_bytes))
+        s[out].prefetch(t.padded if config["store_padding"].val else t.data, co, max(1, _PREFETCH_BYTES // lane_bytes))
     if _passes_by(of, config["tile_c" if of.layout == "NHWC" else "tile_x"].size[-1]):
         s[out].pragma(inner[0], NONTEMPORAL_STORES, 1)
     s[out].vectorize(inner[-1])
@@ -140,8 +140,8 @@ def lanes_of_one_group(of: Images) -> int:
     """Return the lanes per vector if all its filters belong to one group: one input value then serves all lanes."""
     own = of.shared_filters
     if of.groups == 1 or own == 1:  # a vector of channels is one load, too
-        return _WIDEST
-    return next((n for n in range(min(own, _WIDEST), 1, -1) if own % n == 0), _WIDEST)
+        return _MOST_LANES
+    return next((n for n in range(min(own, _MOST_LANES), 1, -1) if own % n == 0), _MOST_LANES)
 
 
 def _of_near_groups(of: Images) -> int:
@@ -151,10 +151,10 @@ def _of_near_groups(of: Images) -> int:
     vectors of one group, 32 groups of four channels take 0.3 of the time, and 32 groups of two channels 0.23.
     """
     own, seen = of.shared_filters, of.per_group
-    if of.layout != "NHWC" or _WIDEST % own:
+    if of.layout != "NHWC" or _MOST_LANES % own:
         return lanes_of_one_group(of)
-    _, loaded = covering_vectors((_WIDEST // own - 1) * seen + 1, _WIDEST)
-    return _WIDEST if loaded and len(loaded) * own < _WIDEST else lanes_of_one_group(of)
+    _, loaded = covering_vectors((_MOST_LANES // own - 1) * seen + 1, _MOST_LANES)
+    return _MOST_LANES if loaded and len(loaded) * own < _MOST_LANES else lanes_of_one_group(of)
 
 
 def _passes_by(of: Images, lanes: int) -> bool:
@@ -162,7 +162,7 @@ def _passes_by(of: Images, lanes: int) -> bool:
     would stay there. Each ordinary store would first read the line that it overwrites.
     """
     width, line = DType(of.dtype).bytes, VectorRegisters.of(Target("llvm")).bytes
-    return line == _LINE and lanes * width % line == 0 and exceeds_caches(_touched(of))
+    return line == _LINE_BYTES and lanes * width % line == 0 and exceeds_caches(_touched(of))
 
 
 def _touched(of: Images) -> int:
@@ -204,17 +204,17 @@ def default_choices(of: Images, registers: VectorRegisters) -> dict[str, Any]:
     alone, lanes, own = of.groups == of.shape[1], _of_near_groups(of), of.shared_filters
     if of.groups == 1 or own < lanes:
         most = min(lanes, max(_LANES[0], room // 4))
-        if alone and of.kernel[1] >= _WIDE:
-            long = of.kernel[0] > 1 or (of.kernel[1] >= _LONG_WINDOW and not exceeds_caches(_touched(of)))
-            most = room // _ABREAST if long and own == 1 else registers.lanes(of.dtype)
+        if alone and of.kernel[1] >= _LEAST_SHARING_COLUMNS:
+            long = of.kernel[0] > 1 or (of.kernel[1] >= _LEAST_LONG_COLUMNS and not exceeds_caches(_touched(of)))
+            most = room // _SHARING_TILE_COLUMNS if long and own == 1 else registers.lanes(of.dtype)
         lanes = _dividing(of.filters, most, registers.lanes(of.dtype))
     elif lanes & (lanes - 1):  # whole groups
         lanes = _dividing(own, lanes, registers.lanes(of.dtype))
     fit = [n for n in (7, 8, 4) if n * lanes <= room] or [1]
-    if alone and prod(of.kernel) >= _MANY_TAPS:
+    if alone and prod(of.kernel) >= _LEAST_MANY_TAPS:
         fit = [n for n in fit if _stays(of, n, lanes, registers)] or fit
     tile = min(fit, key=lambda n: (-(-columns // n) * n * (1.1 if n == 4 else 1), -n))  # each loads its weights
-    stored = of.per_group > _FEW or (any(of.padding) and of.kernel[1] > _IN_PARTS)
+    stored = of.per_group > _MOST_UNPADDED_CHANNELS or (any(of.padding) and of.kernel[1] > _MOST_UNPADDED_COLUMNS)
     return {"tile_c": [lanes], "tile_x": [tile], "unroll_kernel": 1, "store_padding": stored}
 
 
@@ -222,7 +222,9 @@ def _stays(of: Images, columns: int, lanes: int, registers: VectorRegisters) -> 
     """Whether registers hold a row of the window and the sums of `columns` columns, and these sums keep a processor
     busy."""
     vectors = lanes // registers.lanes(of.dtype)
-    return columns * vectors >= _CHAINS and (columns + of.seen_along(1, columns)) * vectors <= registers.number
+    return (
+        columns * vectors >= _BUSY_SUM_VECTORS and (columns + of.seen_along(1, columns)) * vectors <= registers.number
+    )
 
 
 NEEDS = Needs(scope="channels last, or groups of few channels")

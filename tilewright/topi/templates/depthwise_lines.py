@@ -35,18 +35,18 @@ _POSITION_THREADS = (1, 2, 4, 8)
 _COPIES = (1, 2, 3, 4)
 """Candidate numbers of stretches in a block's shared memory."""
 _CHANNEL_THREADS = (8, 16, 32, 64)
-_TAPS = 12
+_LEAST_TAPS = 12
 """The least number of taps for which arithmetic takes as long as memory."""
-_SHARED_BYTES = 98_304
+_MOST_SHARED_BYTES = 98_304
 """The most bytes of shared memory for a block's stretches and weights."""
-_BLOCKS = 3
+_LEAST_BLOCKS = 3
 """The least number of blocks per multiprocessor in the default configuration."""
 
 
 def computes(of: Depthwise, machine: Any) -> bool:
     """Return whether images are lines with channels last, windows are long, and channels come in vectors."""
     line = of.shape[2] == of.kernel[0] == 1 and of.padding[0] == of.padding[2] == 0 and of.stride == (1, 1)
-    long = _TAPS <= of.kernel[1] <= STEPS // (2 * _POSITIONS_PER_THREAD[0])
+    long = _LEAST_TAPS <= of.kernel[1] <= STEPS // (2 * _POSITIONS_PER_THREAD[0])
     return line and long and of.multiplier == 1 and of.shape[1] % 8 == 0
 
 
@@ -62,7 +62,7 @@ def space(of: Depthwise) -> Space:
 
     def fits(choices: Mapping[str, Any]) -> bool:
         own = choices["tile_x"].size[-1]
-        return _shared_bytes(of, choices) <= _SHARED_BYTES and 2 * own * of.kernel[1] <= STEPS
+        return _shared_bytes(of, choices) <= _MOST_SHARED_BYTES and 2 * own * of.kernel[1] <= STEPS
 
     def block(choices: Mapping[str, Any]) -> bool:
         return 64 <= choices["tile_c"].size[-2] * choices["tile_x"].size[-2] <= 512 or of.places[1] < 64
@@ -97,7 +97,7 @@ def default_choices(of: Depthwise, machine: Machine) -> dict[str, Any]:
     lines = of.shape[0] * -(-of.filters // (2 * channels))
 
     def is_enough(steps: int) -> bool:
-        return lines * -(-of.places[1] // (steps * across * own)) >= _BLOCKS * machine.multiprocessors * 7 // 8
+        return lines * -(-of.places[1] // (steps * across * own)) >= _LEAST_BLOCKS * machine.multiprocessors * 7 // 8
 
     steps = next((s for s in reversed(_STRETCHES_PER_BLOCK) if is_enough(s)), 1)
     return {"tile_c": [channels, 2], "tile_x": [steps, across, own], "copies": min(3, steps)}

@@ -33,9 +33,9 @@ from .tensors import FIRST, HELD, Tensors, bias_knob, inputs_named, read_once, w
 from .tile_model import EIGHT, EightsTile, TileModel, by_cycles, eights_of
 
 NEEDS = Needs(atoms=HALVES, layouts=("NCHW",), scope="windows of stride and dilation 1")
-_WARPS = 8
+_BLOCK_WARPS = 8
 """Warps of a block."""
-_PRODUCTS = 8
+_MOST_PRODUCTS = 8
 """The most matrix instructions that hold sums in a warp's registers."""
 _LEAST_COLUMNS = 5
 """The least columns of a window for which a band pays."""
@@ -74,9 +74,9 @@ class BandBlock(EightsTile):
 
     def is_possible(self, of: Depthwise) -> bool:
         """Whether it consists of whole matrix instructions, fits the hardware, and lies mostly inside the image."""
-        whole = self.rows * self.eights % 16 == 0 and self.products <= _PRODUCTS and 1 in (self.down, self.across)
+        whole = self.rows * self.eights % 16 == 0 and self.products <= _MOST_PRODUCTS and 1 in (self.down, self.across)
         held = 2 * self.planes * (self.tile(of) + _band(of))
-        return whole and not self.is_outside(of) and self.warps <= _WARPS and held <= SHARED.capacity
+        return whole and not self.is_outside(of) and self.warps <= _BLOCK_WARPS and held <= SHARED.capacity
 
     def blocks(self, of: Depthwise) -> int:
         """The number of blocks in the grid."""

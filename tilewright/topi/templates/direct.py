@@ -34,7 +34,7 @@ from .schedule_helpers import (
     bind_grid,
     fetch_together,
     hold,
-    in_kept_rounds,
+    in_ordered_rounds,
     in_vectors,
     split_all,
     vectorize,
@@ -59,10 +59,10 @@ from .thread_tiles import (
 )
 from .workload import DTYPES
 
-_CHANNELS = 32
-_LIVE = 0.6
+_MOST_CHANNELS = 32
+_LIVE_FRACTION = 0.6
 """The fraction of its inputs and sums that a thread needs in registers at a time. With fewer registers, it spills."""
-_ASKED = 1.01
+_LIMITED_CYCLES_FACTOR = 1.01
 """The factor on the cycles of a configuration with a limit on registers: on a tie, the compiler's own choice wins."""
 
 
@@ -231,13 +231,13 @@ def _share_weights(
         stored, reader = as_stored(weights, turned)
         given = s.cache_read(stored, "shared", [reader])
         s[given].compute_at(s[place[0]], place[1])
-        in_kept_rounds(s, given, in_vectors(s, given, together), tagged)
+        in_ordered_rounds(s, given, in_vectors(s, given, together), tagged)
     if by_vectors and not alone:
         *terms, f = turned.op.axis
         outer, lanes = s[turned].split(s[turned].fuse(*terms), factor=together)
         s[turned].reorder(outer, f, lanes)
         s[turned].vectorize(lanes)
-        in_kept_rounds(s, turned, s[turned].fuse(outer, f), tagged)
+        in_ordered_rounds(s, turned, s[turned].fuse(outer, f), tagged)
     else:
         fetch_together(s, turned, tagged, order=(1, 2, 0, 3) if lie_turned else (3, 0, 1, 2))
     s[mine].compute_at(s[sums], at)
@@ -293,7 +293,7 @@ def computes(of: Images, machine: Machine) -> bool:
     """Return whether channels are last, or few per sum. With many channels, tiles in shared memory are faster."""
     if getattr(of, "weights", "OIHW") == "OHWI":
         return False
-    few = of.per_group <= _CHANNELS and (of.per_group == 1 or Window.NONE not in windows(of))
+    few = of.per_group <= _MOST_CHANNELS and (of.per_group == 1 or Window.NONE not in windows(of))
     return of.layout == "NHWC" or few
 
 
@@ -309,8 +309,8 @@ def expected(of: Images, choices: Mapping[str, Any], machine: Machine) -> Expect
         return found
     warps = -(-found.threads // machine.hardware.warp)
     allowed = machine.hardware.multiprocessor.registers // (resident * warps * machine.hardware.warp)
-    crowded = max(1.0, _LIVE * tile.registers(of) / allowed)
-    return found._replace(cycles=found.cycles * crowded * _ASKED)
+    crowded = max(1.0, _LIVE_FRACTION * tile.registers(of) / allowed)
+    return found._replace(cycles=found.cycles * crowded * _LIMITED_CYCLES_FACTOR)
 
 
 ON_GPU: ScheduleStrategy[Any] = ScheduleStrategy(

@@ -37,12 +37,12 @@ from .thread_tiles import (
 
 _LOADS_IN_FLIGHT = 16
 """The number of loads that a thread has in flight."""
-_SPARE = 24
+_SPARE_REGISTERS = 24
 """The number of `REGISTERS` that default tiles leave free. Larger windows spill, and ptxas takes 10 s or more for
 them."""
-_ROW_REGISTERS = 168
+_MOST_ROW_REGISTERS = 168
 """The most registers of a tile that does not hold its whole window: all its values are live at the same time."""
-_STEPS = 3 * STEPS // 4
+_MOST_STEPS = 3 * STEPS // 4
 _TRIED_ROWS = (1, 2, 3, 4, 6, 7, 8, 14)
 _BLOCK_SIZES = (64, 98, 112, 128, 196, 224, 256)
 
@@ -108,8 +108,8 @@ def candidates(of: Images) -> Iterator[tuple[Tile, tuple[int, int, int]]]:
             if y <= rows and (not window.slides or chunk >= min(2, widest(of)))
         )
         for tile in shapes:
-            most = REGISTERS - _SPARE if tile.window is Window.ALL else _ROW_REGISTERS
-            if tile.registers(of) <= most and tile.steps(of) <= _STEPS:
+            most = REGISTERS - _SPARE_REGISTERS if tile.window is Window.ALL else _MOST_ROW_REGISTERS
+            if tile.registers(of) <= most and tile.steps(of) <= _MOST_STEPS:
                 found = dict.fromkeys(blocks(of, tile))
                 yield from ((tile, block) for block in found if _has_room(of, tile, block[0]))
 

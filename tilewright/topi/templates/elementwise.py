@@ -16,13 +16,13 @@ from ...tune.space.knobs import split_knob, value_knob
 from ...tune.space.space import Space
 from .images import Images
 from .processor import VectorRegisters
-from .schedule_helpers import bind_all, written_out
+from .schedule_helpers import bind_all, set_unrolling
 from .strategy import ScheduleStrategy, SharedModel
 from .tensors import Tensors
 
 _LANES = (4, 8, 16, 32)
 """Lanes per vector for any number of results: the remainder is computed element by element."""
-_WHOLE_ROW = 64
+_MOST_ROW_LANES = 64
 """The most lanes of a vector that divides a row."""
 
 
@@ -49,7 +49,7 @@ def schedule(of: Images, config: Config, s: ScheduleHandle, t: Tensors) -> None:
     bind_all(s, out, (block, thread), ("blockIdx.x", "threadIdx.x"))
     s[sums].compute_at(s[out], thread)
     s[sums].reorder(*sums.op.reduce_axis, *sums.op.axis)
-    written_out(s, out, block, config["auto_unroll_max_step"].val, 0)
+    set_unrolling(s, out, block, config["auto_unroll_max_step"].val, 0)
     for axis in inner:
         s[out].unroll(axis)
 
@@ -111,7 +111,9 @@ def cpu_default_choices(of: Images, machine: VectorRegisters) -> dict[str, Any]:
 
 def _largest_part(row: int) -> int:
     """Return the lanes of the longest vector that divides a row; 16 if no vector of at least four lanes does."""
-    return next((n for n in range(min(row, _WHOLE_ROW), 0, -1) if row % n == 0 and (n >= _LANES[0] or n == row)), 16)
+    return next(
+        (n for n in range(min(row, _MOST_ROW_LANES), 0, -1) if row % n == 0 and (n >= _LANES[0] or n == row)), 16
+    )
 
 
 ON_GPU: ScheduleStrategy[Any] = ScheduleStrategy(space, schedule, default_choices, model=SharedModel(lead=0.05))

@@ -36,9 +36,9 @@ from .strategy import ScheduleStrategy
 from .tensors import Tensors, inputs_named
 from .tile_model import EIGHT, EightsTile, TileModel, by_cycles, eights_of
 
-_PACK = 16
+_PACK_CHANNELS = 16
 """The number of channels, and of filters, in a pack."""
-_LINE = 24
+_POSITION_ELEMENTS = 24
 """Elements from one place of the image to the next in shared memory: 16 channels, and a padding against bank
 conflicts."""
 NEEDS = Needs(atoms=HALVES, layouts=("NCHW", "NHWC"), group_channels=(2, 4, 8, 16))
@@ -76,7 +76,7 @@ class GroupBlock(EightsTile):
 
     def shared(self, of: Conv2dLayer) -> int:
         """Bytes of shared memory."""
-        return 2 * _LINE * (prod(self.seen(of)) + prod(of.kernel) * _PACK)
+        return 2 * _POSITION_ELEMENTS * (prod(self.seen(of)) + prod(of.kernel) * _PACK_CHANNELS)
 
     def is_possible(self, of: Conv2dLayer) -> bool:
         """Whether it fits the hardware and lies mostly inside the image."""
@@ -88,14 +88,14 @@ class GroupBlock(EightsTile):
 
     def blocks(self, of: Conv2dLayer) -> int:
         """The number of blocks in the grid."""
-        return of.shape[0] * of.shape[1] // _PACK * self.tiles_of(of)
+        return of.shape[0] * of.shape[1] // _PACK_CHANNELS * self.tiles_of(of)
 
     def cycles(self, of: Conv2dLayer, machine: Machine) -> float:
         """Return the cycles of the kernel."""
         each, at = -(-self.blocks(of) // machine.multiprocessors), machine.fitted["grouped"]
         on, taps, threads = machine.hardware, prod(of.kernel), self.threads(of)
-        rounds = -(-prod(self.seen(of)) * _PACK // (EIGHT * threads)) if of.layout == "NCHW" else 0
-        filled = rounds * at.fetch_cycles + -(-taps * _PACK * _PACK // threads) * at.tap_cycles
+        rounds = -(-prod(self.seen(of)) * _PACK_CHANNELS // (EIGHT * threads)) if of.layout == "NCHW" else 0
+        filled = rounds * at.fetch_cycles + -(-taps * _PACK_CHANNELS * _PACK_CHANNELS // threads) * at.tap_cycles
         busy = each * self.warps * (taps * self.products * at.product_cycles + filled)
         resident = occupancy(on, threads, at.thread_registers + 4 * self.products, self.shared(of)).blocks
         waves = max(1.0, each / max(1, resident))
@@ -129,30 +129,34 @@ def declare(of: Conv2dLayer, data: Tensor, weights: Tensor, bias: Tensor | None 
     """Declare the packed weights, the padded image, and the products, which start at the bias if there is one."""
     (images, channels, _, _), (kh, kw) = of.shape, of.kernel
     group = channels // of.groups
-    packs, rows, eights, zero = channels // _PACK, of.places[0], eights_of(of), const(0.0, of.dtype)
+    packs, rows, eights, zero = channels // _PACK_CHANNELS, of.places[0], eights_of(of), const(0.0, of.dtype)
 
     pixel = bordered(of, data, *of.padding[:2])
 
     def tap(p: Any, ry: Any, rx: Any, f: Any, c: Any) -> Any:
         same = floordiv(f, group).equal(floordiv(c, group))
-        return if_then_else(same, weights(p * _PACK + f, floormod(c, group), ry, rx), zero)
+        return if_then_else(same, weights(p * _PACK_CHANNELS + f, floormod(c, group), ry, rx), zero)
 
     high, wide = of.seen(rows, eights * EIGHT)
-    image = compute((images, packs, high, wide, _PACK), lambda n, p, y, x, c: pixel(n, p * _PACK + c, y, x), "image")
-    taps = compute((packs, kh, kw, _PACK, _PACK), tap, "taps")
-    ry, rx, rc = (reduce_axis((0, extent), name) for extent, name in ((kh, "ry"), (kw, "rx"), (_PACK, "rc")))
+    image = compute(
+        (images, packs, high, wide, _PACK_CHANNELS),
+        lambda n, p, y, x, c: pixel(n, p * _PACK_CHANNELS + c, y, x),
+        "image",
+    )
+    taps = compute((packs, kh, kw, _PACK_CHANNELS, _PACK_CHANNELS), tap, "taps")
+    ry, rx, rc = (reduce_axis((0, extent), name) for extent, name in ((kh, "ry"), (kw, "rx"), (_PACK_CHANNELS, "rc")))
 
     def summed(n: Any, p: Any, y: Any, o: Any, *inner: Any) -> Any:
         f, j = _inner(of, *inner)
         seen = image(n, p, *of.source(y, o * EIGHT + j, ry, rx), rc)
-        start = None if bias is None else bias(p * _PACK + f)
+        start = None if bias is None else bias(p * _PACK_CHANNELS + f)
         return sum_of_products("float32", taps(p, ry, rx, f, rc), seen, [ry, rx, rc], start)
 
-    products = compute((images, packs, rows, eights, *_inner(of, _PACK, EIGHT)), summed, "products")
+    products = compute((images, packs, rows, eights, *_inner(of, _PACK_CHANNELS, EIGHT)), summed, "products")
 
     def placed(n: Any, f: Any, y: Any, x: Any) -> Any:
-        inner = _inner(of, floormod(f, _PACK), floormod(x, EIGHT))
-        return products(n, floordiv(f, _PACK), y, floordiv(x, EIGHT), *inner)
+        inner = _inner(of, floormod(f, _PACK_CHANNELS), floormod(x, EIGHT))
+        return products(n, floordiv(f, _PACK_CHANNELS), y, floordiv(x, EIGHT), *inner)
 
     return image_tensor(of.layout, (of.shape[0], of.filters, *of.places), placed, "sums", "contraction")
 
@@ -172,7 +176,7 @@ def schedule(of: Conv2dLayer, config: Config, s: ScheduleHandle, t: Tensors) -> 
     s[products].round_up((row, prod(config["tile_y"].size[1:])), (o, prod(config["tile_x"].size[1:])))
     s[products].set_scope("local")
     n, f, y, x = from_layout(of.layout, tuple(out.op.axis))
-    pack, f = s[out].split(f, factor=_PACK)
+    pack, f = s[out].split(f, factor=_PACK_CHANNELS)
     eight, lane = s[out].split(x, factor=EIGHT)
     (y_block, y_warp, yi), (x_block, x_warp, xi) = split_all(config, s, out, tile_y=y, tile_x=eight)
     s[out].reorder(n, pack, y_block, x_block, y_warp, x_warp, yi, xi, *_inner(of, f, lane))
@@ -193,7 +197,7 @@ def schedule(of: Conv2dLayer, config: Config, s: ScheduleHandle, t: Tensors) -> 
 
 def computes(of: Conv2dLayer, machine: Machine) -> bool:
     """Return whether groups have as many filters as channels, and packs have no remainder."""
-    same = of.groups > 1 and of.filters == of.shape[1] and of.shape[1] % _PACK == 0
+    same = of.groups > 1 and of.filters == of.shape[1] and of.shape[1] % _PACK_CHANNELS == 0
     return same and of.weights == "OIHW" and of.places[1] >= EIGHT and bool(blocks(of))
 
 

@@ -87,7 +87,7 @@ def views_of(of: Conv2dLayer, data: Tensor, weights: Tensor) -> Views:
     area, (kh, kw) = rows * columns, of.kernel
     window = kh * kw
     last, across = of.layout == "NHWC", of.layout == IMAGES_LAST
-    repacked = turned(of, weights) if last and window > 1 and of.weights == "OIHW" else weights
+    repacked = weights_channels_last(of, weights) if last and window > 1 and of.weights == "OIHW" else weights
 
     def taps(k: Any) -> tuple[Any, Any, Any]:
         if window == 1:
@@ -127,7 +127,7 @@ def views_of(of: Conv2dLayer, data: Tensor, weights: Tensor) -> Views:
     return Views(weight, seen, place, of.out_shape, names)
 
 
-def turned(of: Conv2dLayer, weights: Tensor) -> Tensor:
+def weights_channels_last(of: Conv2dLayer, weights: Tensor) -> Tensor:
     """Return the weights in the order of images in NHWC, which a kernel computes before the product."""
     shape = (of.filters, *of.kernel, of.per_group)
     last = of.weights == "HWIO"
@@ -155,14 +155,14 @@ def computes(of: Conv2dLayer, machine: Machine) -> bool:
     )
 
 
-_MOST_UNFOLDED = 1 << 25
+_MOST_UNFOLDED_BYTES = 1 << 25
 """The most bytes of unfolded data that stay in the L2 cache."""
 
 
-def unfolds(of: Conv2dLayer) -> bool:
+def may_unfold(of: Conv2dLayer) -> bool:
     """Return whether a layer's data may be unfolded: NCHW, a window, and little data."""
     size = of.shape[0] * prod(of.places) * _row_of(of) * DType(of.dtype).bytes
-    return _is_plain_nchw(of) and of.kernel != (1, 1) and size <= _MOST_UNFOLDED
+    return _is_plain_nchw(of) and of.kernel != (1, 1) and size <= _MOST_UNFOLDED_BYTES
 
 
 def unfolded(of: Conv2dLayer) -> Contraction:
@@ -193,7 +193,7 @@ def _row_of(of: Conv2dLayer) -> int:
     return rounded(of.shape[1] * prod(of.kernel), widest_vector(of.dtype))
 
 
-def turns(of: Conv2dLayer) -> bool:
+def may_put_channels_last(of: Conv2dLayer) -> bool:
     """Return whether a layer's data may be stored with channels last first: NCHW, with whole vectors of channels."""
     return _is_plain_nchw(of) and of.shape[1] % (2 * widest_vector(of.dtype)) == 0
 
@@ -210,7 +210,7 @@ def views_of_channels_last(of: Conv2dLayer, data: Tensor, weights: Tensor) -> Vi
     """Return the elements of that contraction."""
     images, channels, height, width = of.shape
     image = compute((images, height, width, channels), lambda n, y, x, c: data(n, c, y, x), "image", TRANSPOSED)
-    by_channel = weights if of.kernel == (1, 1) else turned(of, weights)
+    by_channel = weights if of.kernel == (1, 1) else weights_channels_last(of, weights)
     direct, last = views_of(of, data, weights), views_of(_last(of), image, by_channel)
     left = direct.left if by_channel is weights else lambda b, i, k: last.right(b, k, i)
     return replace(direct, left=left, right=lambda b, k, j: last.left(b, j, k))
@@ -226,7 +226,7 @@ def _is_plain_nchw(of: Conv2dLayer) -> bool:
 
 
 FORMS = {
-    "unfolded": PreparedForm(unfolded, views_of_unfolded, unfolds),
-    "channels last": PreparedForm(channels_last, views_of_channels_last, turns),
+    "unfolded": PreparedForm(unfolded, views_of_unfolded, may_unfold),
+    "channels last": PreparedForm(channels_last, views_of_channels_last, may_put_channels_last),
 }
 """The forms by name; the names are choices of the knob `data`."""

@@ -24,7 +24,7 @@ from ...tune.model.kernel_time import at_once, in_waves, shown_latency, slice_cy
 from ...tune.model.machine import REFERENCE, Machine
 from .contraction import Contraction, MatrixOperand, padded_row, rounded, splits
 from .schedule_helpers import GPU
-from .tile_arrays import cheapest_first, joined, spread_over, taken
+from .tile_arrays import broadcast_tiles, concatenate_tiles, select_tiles, sort_by_cycles
 from .tile_model import KnobTile
 
 IN_PLACE = "direct"
@@ -35,13 +35,13 @@ Pair = tuple[Number, Number]
 """The split of a block's rows or columns: warps, and the tile of one warp."""
 _NARROW = ("float16", "bfloat16")
 """Result types that lanes store in pairs: the pairs of four lanes fill half a sector."""
-_OVERHEAD = 44
+_OVERHEAD_REGISTERS = 44
 """Registers for addresses and loops."""
-_SPLIT_OVERHEAD = 36
+_SPLIT_OVERHEAD_REGISTERS = 36
 """Registers for addresses and loops if operands are split into parts."""
 STORES = ((False, False), (True, False), (False, True))
 """The ways to store results: from fragments, through shared memory, and in vectors from fragments."""
-_LEAST_ROWS = 256
+_LEAST_ROWS_PER_TILE = 256
 """The least rows of a contraction for each of several tiles per block: enough blocks must remain."""
 FULL = 4
 """The number of blocks per multiprocessor beyond which the depth is not divided further."""
@@ -117,8 +117,8 @@ class MmaTile(KnobTile):
         sums = rows * columns // LANES * (1 + atom.partial_sums)
         fragments = (rows // atom.m * atom.halves + columns // atom.n) * atom.words
         if atom.products > 1:  # fragments are split as they are used, and not loaded ahead
-            return sums + fragments + _SPLIT_OVERHEAD
-        return sums + fragments * 2 + _OVERHEAD
+            return sums + fragments + _SPLIT_OVERHEAD_REGISTERS
+        return sums + fragments * 2 + _OVERHEAD_REGISTERS
 
     def shared_bytes(self, of: Contraction, atom: Atom) -> Number:
         """Bytes of slices in shared memory, including padding, as counted when the constants were fitted.
@@ -293,7 +293,7 @@ def _depths(of: Contraction, atom: Atom) -> list[int]:
 def tiles(of: Contraction) -> list[int]:
     """Return the candidate numbers of tiles, one below the other, per block."""
     few = (*range(1, 11), 12, 14, 16, 18, 20, 24, 28, 32, 36, 40, 48, 49, 56, 64, 72, 80, 96, 98, 112, 128)
-    return [n for n in few if n == 1 or n * _LEAST_ROWS <= of.rows.extent]
+    return [n for n in few if n == 1 or n * _LEAST_ROWS_PER_TILE <= of.rows.extent]
 
 
 def _grid(
@@ -335,18 +335,18 @@ def _with_stationary(
     In a variant, all tiles take one or two waves of blocks, with `resident` blocks per multiprocessor.
     """
     flags = ranked & made.is_possible(of, atom, machine.hardware)
-    whole, below = spread_over(made, flags.shape), np.array(tiles(of))
-    parts = [taken(whole, np.nonzero(flags))]
+    whole, below = broadcast_tiles(made, flags.shape), np.array(tiles(of))
+    parts = [select_tiles(whole, np.nonzero(flags))]
     order = [3 * np.flatnonzero(flags)]
     places = np.nonzero(np.broadcast_to(several, flags.shape))
-    some, resident = taken(whole, places), np.broadcast_to(resident, flags.shape)[places]
+    some, resident = select_tiles(whole, places), np.broadcast_to(resident, flags.shape)[places]
     for waves in (1, 2):
         wanted = some.blocks(of) / (machine.multiprocessors * most(resident, 1) * waves)
         each = replace(some, tiles=below[np.minimum(np.searchsorted(below, wanted), len(below) - 1)])
         good = np.nonzero((resident > 0) & (each.tiles > 1) & each.is_possible(of, atom, machine.hardware))
-        parts.append(taken(each, good))
+        parts.append(select_tiles(each, good))
         order.append(3 * np.ravel_multi_index(places, flags.shape)[good] + waves)
-    return taken(joined(parts), np.argsort(np.concatenate(order)))
+    return select_tiles(concatenate_tiles(parts), np.argsort(np.concatenate(order)))
 
 
 @lru_cache(maxsize=256)
@@ -357,7 +357,7 @@ def rank_tiles(
     known, parts, costs = kind.choices(forms[0][1], atom)["depth"], [], []
     for name, of in forms:
         found = candidates(of, atom, machine, kind)
-        found = taken(found, np.flatnonzero(np.isin(found.depth, known)))
+        found = select_tiles(found, np.flatnonzero(np.isin(found.depth, known)))
         parts.append(replace(found, data=np.full(len(found.depth), name)))
         costs.append(found.cycles(of, atom, machine))
-    return cheapest_first(joined(parts), np.concatenate(costs))
+    return sort_by_cycles(concatenate_tiles(parts), np.concatenate(costs))

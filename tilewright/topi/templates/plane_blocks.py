@@ -29,23 +29,23 @@ from .tile_model import KnobTile
 
 _MEMORY = REFERENCE.hardware.warp_memory
 _LINE, _BANKS, _WORD, _SECTOR = _MEMORY.line, _MEMORY.banks, _MEMORY.word, _MEMORY.sector
-_OVERHEAD = 30
+_OVERHEAD_REGISTERS = 30
 """Registers that do not hold sums, a row of the window or weights."""
-_HOISTED = 16
+_MOST_HOISTED_WEIGHTS = 16
 """The most weights that stay in registers from image to image; further weights are loaded again."""
-_TAPS = 49
+_MOST_MEASURED_TAPS = 49
 """The largest window of a layer that was measured."""
 NUMBERS = ("planes", "images", "rows", "columns", "copies")
 """The knobs that are numbers."""
 _LEAST_THREADS = 32
 _MOST_THREADS = 1024
 _MOST_REGISTERS = 216
-"""The most registers of a thread beyond `_OVERHEAD`."""
+"""The most registers of a thread beyond `_OVERHEAD_REGISTERS`."""
 _PLANES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)
 _IMAGES = (1, 2, 4, 8, 16)
 _COPIES = (1, 2, 3, 4)
 """Candidate choices of the knobs `planes`, `images` and `copies`."""
-_ROUNDS = ((1, 1, False), (1, 1, True), (2, 1, True), (2, 2, True), (4, 2, True))
+_RANKED_ROUNDS = ((1, 1, False), (1, 1, True), (2, 1, True), (2, 2, True), (4, 2, True))
 """For the ranked blocks: images, copies, and whether a block collects its results before it stores them."""
 
 
@@ -122,7 +122,7 @@ class PlaneBlock(KnobTile):
         words = 2 if of.dtype == "float64" else 1
         sums = words * (self.rows * self.columns + self.tile(of).columns_loaded(of))
         passing = self.held(of) * BYTES[of.dtype] // (4 * self.threads(of)) if self.copies == 1 else 0
-        return max(sums + min(prod(of.kernel), _HOISTED), passing) + _OVERHEAD
+        return max(sums + min(prod(of.kernel), _MOST_HOISTED_WEIGHTS), passing) + _OVERHEAD_REGISTERS
 
     def is_possible(self, of: Depthwise) -> bool:
         """Whether its code is short enough, and the hardware can hold the block."""
@@ -130,7 +130,7 @@ class PlaneBlock(KnobTile):
             self.copies <= self.images
             and _LEAST_THREADS <= self.threads(of) <= _MOST_THREADS
             and self.tile(of).steps(of) <= STEPS
-            and self.registers(of) <= _MOST_REGISTERS + _OVERHEAD
+            and self.registers(of) <= _MOST_REGISTERS + _OVERHEAD_REGISTERS
             and self.shared_bytes(of) <= SHARED.most
         )
 
@@ -209,7 +209,7 @@ def _mine(of: Depthwise, rows: int, columns: int, chunk: int, at: Quantities) ->
     size, warp = BYTES[of.dtype], REFERENCE.hardware.warp
     (height, width), places, area = of.shape[2:], of.places, prod(of.kernel)
     tile = Tile(1, 1, rows, columns, chunk, Window.SLIDING)
-    loads, results, again = tile.loads(of), tile.results(), area if area > _HOISTED else 0
+    loads, results, again = tile.loads(of), tile.results(), area if area > _MOST_HOISTED_WEIGHTS else 0
     converted = (loads * chunk + results + again) * (size == 2)
     long = 1 + at.code_factor * max(0.0, log2(results * area / at.fetched_products))
     guard = at.guard_slots if columns < places[1] else 1.0
@@ -289,7 +289,7 @@ def default_block(of: Depthwise, machine: Machine = REFERENCE) -> PlaneBlock:
 
 def _ranked(of: Depthwise) -> Iterator[PlaneBlock]:
     """Return blocks of one to about ten warps, with tiles that load vectors."""
-    rounds = [each for each in _ROUNDS if of.shape[0] % each[0] == 0]
+    rounds = [each for each in _RANKED_ROUNDS if of.shape[0] % each[0] == 0]
     whole = of.places[1]
     for base in _bases(of):
         threads = base.threads(of)
@@ -319,7 +319,7 @@ def cost_of_direct(of: Depthwise, machine: Machine = REFERENCE) -> float:
 
 def is_compared(of: Depthwise) -> bool:
     """Whether layers of this kind were measured with several strategies."""
-    small = of.multiplier == 1 and of.dilation == (1, 1) and prod(of.kernel) <= _TAPS
+    small = of.multiplier == 1 and of.dilation == (1, 1) and prod(of.kernel) <= _MOST_MEASURED_TAPS
     return small and of.dtype in ("float32", "float16", "bfloat16")
 
 

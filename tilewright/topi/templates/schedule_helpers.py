@@ -18,7 +18,7 @@ from .tensors import Tensors
 
 _LARGEST_PRIME = 16
 _LARGEST_SIZE = 256
-_WRITTEN_OUT = 64
+_MOST_UNROLLED_ITERATIONS = 64
 """The most iterations of a loop that the compiler unrolls. Longer loops are left to LLVM, which unrolls them partly."""
 GPU = Target("cuda").hardware
 """The GPU assumed by search spaces and default configurations."""
@@ -106,7 +106,7 @@ def in_rounds(s: ScheduleHandle, tensor: Any, flat: IterVar, threads: Sequence[t
     return [rounds, *loops]
 
 
-def in_kept_rounds(s: ScheduleHandle, tensor: Any, flat: IterVar, threads: Sequence[tuple[str, int]]) -> None:
+def in_ordered_rounds(s: ScheduleHandle, tensor: Any, flat: IterVar, threads: Sequence[tuple[str, int]]) -> None:
     """Do the same, but keep the given order of the loops even if another order would work."""
     s[tensor].pragma(in_rounds(s, tensor, flat, threads)[0], "auto_unroll_max_step", 0)
 
@@ -144,7 +144,7 @@ def add_parts(s: ScheduleHandle, t: Tensors, count: int, most: int, tag: str, th
             s[t.out].set_store_predicate(beside.var.equal(0))
 
 
-def written_out(s: ScheduleHandle, tensor: Any, axis: IterVar, steps: int, explicit: int) -> None:
+def set_unrolling(s: ScheduleHandle, tensor: Any, axis: IterVar, steps: int, explicit: int) -> None:
     """Set the number of unrolled steps below an axis, by Tilewright (`explicit`) or by the back end's compiler."""
     s[tensor].pragma(axis, "auto_unroll_max_step", steps)
     s[tensor].pragma(axis, "unroll_explicit", explicit)
@@ -156,12 +156,12 @@ def unroll_window(s: ScheduleHandle, tensor: Any, window: Sequence[IterVar], til
     A window of thousands of taps would take a compiler minutes, so the program keeps a loop over its innermost axis.
     """
     extents = [int(axis.dom.extent) for axis in window if axis.dom is not None]
-    in_parts = bool(window) and extents[-1] > _WRITTEN_OUT
+    in_parts = bool(window) and extents[-1] > _MOST_UNROLLED_ITERATIONS
     for axis in tile:
         s[tensor].unroll(axis)
         if in_parts:
             s[tensor].pragma(axis, "unroll_explicit", 1)
-    for axis in window if prod(extents) <= _WRITTEN_OUT else window[-1:]:
+    for axis in window if prod(extents) <= _MOST_UNROLLED_ITERATIONS else window[-1:]:
         s[tensor].unroll(axis)
     if in_parts:
         s[tensor].pragma(window[-1], "unroll_explicit", 0)

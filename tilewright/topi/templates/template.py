@@ -21,7 +21,7 @@ from ...tune.task import Declared, Expected, Program, RankedDefault, Task, freez
 from .epilogue import NO_EPILOGUE, Epilogue, Expression, finish
 from .processor import VectorRegisters
 from .strategy import ScheduleStrategy, SharedModel, W, always
-from .tensors import Tensors, is_added_last, searched
+from .tensors import Tensors, is_added_last, without_bias_knob
 
 GENERAL = "general"
 """The name of an operator's first strategy."""
@@ -141,7 +141,7 @@ class PackagedTemplate(Generic[W]):
                 lambda: nearest_index(space, strategy.default_choices(workload)), strategy.model.lead
             )
         default = partial(self.default_config, workload, target)
-        return Declared(searched(space), workload.flop, workload.sample, expected, ranked_default, default)
+        return Declared(without_bias_knob(space), workload.flop, workload.sample, expected, ranked_default, default)
 
     def _check(self, workload: W, target: Target | None) -> None:
         if not self.covers(workload, target):

@@ -74,7 +74,7 @@ def bias_knob(choices: Sequence[str] = (FIRST, LAST, HELD)) -> Knob:
     return value_knob("bias", list(choices))
 
 
-def searched(space: Space) -> Space:
+def without_bias_knob(space: Space) -> Space:
     """Return the space without the knob of the bias, for kernels without an epilogue.
 
     Without a bias, that knob makes no difference. It is the last knob of a space, so an index means the same in both

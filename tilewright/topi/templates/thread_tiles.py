@@ -177,20 +177,20 @@ def weights_of(of: Images, tile: Tile) -> Weights:
     if tile.shares_groups(of) or tile.window.slides:
         return Weights.SHARED
     held = tile.channels * prod(of.kernel) * BYTES[of.dtype] / 4
-    return Weights.REGISTERS if held <= _HELD else Weights.SHARED
+    return Weights.REGISTERS if held <= _MOST_WEIGHT_REGISTERS else Weights.SHARED
 
 
-_HELD = 64
+_MOST_WEIGHT_REGISTERS = 64
 """The most registers for weights."""
 
 
 _THREADS = (1, 2, 3, 4, 5, 6, 7, 8, 12, 14, 16, 24, 28, 32, 48, 56, 64, 96, 128, 192, 256)
-_INNER = (1, 2, 3, 4, 5, 6, 7, 8, 14, 16)
-_LARGEST_BLOCK = 512
+_THREAD_EXTENTS = (1, 2, 3, 4, 5, 6, 7, 8, 14, 16)
+_MOST_BLOCK_THREADS = 512
 _MOST_PLANE_BYTES = 2048
 _MOST_ROW_BYTES = 128
 """Blocks fetch whole planes up to these sizes."""
-_RESIDENT = (0, 1, 2, 3, 4, 5, 6, 8, 10, 12)
+_RESIDENT_BLOCKS = (0, 1, 2, 3, 4, 5, 6, 8, 10, 12)
 _STORED_BY_ROWS = (Window.ROW, Window.SLIDING)
 """The parts of its window that a thread may keep in registers if it stores its results row by row."""
 TILES = ("tile_c", "tile_y", "tile_x")
@@ -237,7 +237,7 @@ def space(of: Images) -> Space:
         return not choices["whole_words"].val or bool(choices["chunk"].val > 1)
 
     def block(choices: Mapping[str, Any]) -> bool:
-        return prod(int(choices[name].size[-2]) for name in TILES) <= _LARGEST_BLOCK
+        return prod(int(choices[name].size[-2]) for name in TILES) <= _MOST_BLOCK_THREADS
 
     def whole(choices: Mapping[str, Any]) -> bool:
         covered = all(prod(choices[n].size[1:]) >= e for n, e in zip(("tile_y", "tile_x"), of.places, strict=True))
@@ -251,7 +251,7 @@ def space(of: Images) -> Space:
         .where(whole, ("tile_y", "tile_x", "planes"), "whole planes in a block that shares them")
         .where(ordered, (*TILES, "tile_f", "chunk", "window", "order"), "rows of results written out one by one")
         .where(in_words, ("chunk", "whole_words"), "words of several elements")
-        .where(block, TILES, f"at most {_LARGEST_BLOCK} threads per block", _threads)
+        .where(block, TILES, f"at most {_MOST_BLOCK_THREADS} threads per block", _threads)
     )
 
 
@@ -269,7 +269,7 @@ def _knobs(of: Images) -> list[Knob]:
         value_knob("window", [w.value for w in windows(of)]),
         value_knob("planes", ["memory", "shared"] if _small(of) else ["memory"]),
         value_knob("order", ["terms"] if of.groups < of.shape[1] else ["terms", "rows", "stores"]),
-        value_knob("resident", _RESIDENT),
+        value_knob("resident", _RESIDENT_BLOCKS),
         value_knob("whole_words", [0, 1, 2] if BYTES[of.dtype] == 2 else [0]),
         bias_knob(),
     ]
@@ -291,8 +291,10 @@ def _threads(choice: Any) -> int:
 
 
 def _tiles(extent: int) -> list[list[int]]:
-    threads = sorted({*_THREADS, *(-(-extent // i) for i in _INNER if -(-extent // i) <= _THREADS[-1])})
-    return [[-1, t, i] for t in threads for i in _INNER if t * i < extent + i and i < 2 * extent] or [[-1, 1, 1]]
+    threads = sorted({*_THREADS, *(-(-extent // i) for i in _THREAD_EXTENTS if -(-extent // i) <= _THREADS[-1])})
+    return [[-1, t, i] for t in threads for i in _THREAD_EXTENTS if t * i < extent + i and i < 2 * extent] or [
+        [-1, 1, 1]
+    ]
 
 
 def tile_of(choices: Mapping[str, Any]) -> Tile:

@@ -19,17 +19,17 @@ from ...core.vectorized import is_array
 T = TypeVar("T")
 
 
-def taken(tiles: T, places: np.ndarray | tuple[np.ndarray, ...]) -> T:
+def select_tiles(tiles: T, places: np.ndarray | tuple[np.ndarray, ...]) -> T:
     """Return the tiles at the given indices, in that order."""
     return _mapped(tiles, lambda each: each[places] if is_array(each) else each)
 
 
-def spread_over(tiles: T, shape: tuple[int, ...]) -> T:
+def broadcast_tiles(tiles: T, shape: tuple[int, ...]) -> T:
     """Return the tiles with all fields broadcast to one shape."""
     return _mapped(tiles, lambda each: np.broadcast_to(each, shape))
 
 
-def joined(parts: Sequence[T]) -> T:
+def concatenate_tiles(parts: Sequence[T]) -> T:
     """Concatenate several arrays of tiles; all fields must be arrays."""
     made: dict[str, Any] = {}
     for field in fields(parts[0]):  # type: ignore[arg-type]
@@ -48,7 +48,7 @@ def _mapped(tiles: T, function: Callable[[Any], Any]) -> T:
     return replace(tiles, **made)  # type: ignore[type-var]
 
 
-class Made(Sequence[T]):
+class LazyResults(Sequence[T]):
     """The results of a function on the elements of a sequence, computed on demand."""
 
     def __init__(self, source: Sequence[Any], make: Callable[[Any], T]) -> None:
@@ -64,13 +64,13 @@ class Made(Sequence[T]):
     def __getitem__(self, index: slice) -> Sequence[T]: ...
     def __getitem__(self, index: Any) -> Any:
         if isinstance(index, slice):
-            return Made(self._source[index], self._make)
+            return LazyResults(self._source[index], self._make)
         return self._make(self._source[index])
 
 
-def cheapest_first(tiles: T, costs: np.ndarray) -> Sequence[T]:
+def sort_by_cycles(tiles: T, costs: np.ndarray) -> Sequence[T]:
     """Return single tiles sorted by their cycles; the sort is stable."""
-    return Made(np.argsort(costs, kind="stable").tolist(), partial(_single, tiles))
+    return LazyResults(np.argsort(costs, kind="stable").tolist(), partial(_single, tiles))
 
 
 def _single(tiles: T, place: int) -> T:

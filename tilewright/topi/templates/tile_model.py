@@ -16,7 +16,7 @@ from ...tune.space.space import Space
 from ...tune.task import Expectation
 from .images import Images
 from .strategy import OwnModel
-from .tile_arrays import Made
+from .tile_arrays import LazyResults
 from .workload import W
 
 
@@ -211,7 +211,7 @@ class TileModel(Generic[W]):
 
     def rank(self, of: W, machine: Machine) -> Sequence[dict[str, Any]]:
         """Return the choices of all tiles, the fastest first."""
-        return Made(self.tiles(of, machine), lambda tile: tile.wanted())
+        return LazyResults(self.tiles(of, machine), lambda tile: tile.wanted())
 
     def cost(self, of: W, machine: Machine) -> float:
         """Return the cycles of the fastest tile, to be compared with other strategies."""

@@ -39,18 +39,18 @@ from .thread_tiles import BYTES
 from .transposed import Transposed, border_of, has_phases, tap_and_place, taps_of
 from .workload import DTYPES, sum_dtype
 
-_TILES = ("tile_c", "tile_y", "tile_x")
+_TILE_KNOBS = ("tile_c", "tile_y", "tile_x")
 _THREADS = (1, 2, 4, 7, 8, 14, 16, 28, 32, 56, 64, 128)
 _MOST_PRODUCTS = 1024
 """The most products per tile."""
 _MOST_REGISTERS = 160
 """The most registers for a tile's sums and window."""
-_BLOCK = 256
-_MANY_TAPS = 3
+_BLOCK_THREADS = 256
+_LEAST_MANY_TAPS = 3
 """The least number of taps per result and dimension that counts as many."""
 _MOST_RESULTS = 64
 """The most results of a thread if its results have many taps."""
-_NEAR_CHANNELS = 32
+_COMPACT_BLOCK_CHANNELS = 32
 """The most channels of a compact block."""
 
 
@@ -76,7 +76,7 @@ def space(of: Transposed) -> Space:
     chunks = [n for n in widths if last or of.shape[3] % n == 0]
 
     def small(choices: Mapping[str, Any]) -> bool:
-        own = [int(choices[name].size[-1]) for name in _TILES]
+        own = [int(choices[name].size[-1]) for name in _TILE_KNOBS]
         held = prod(own) + own[0] * prod(_window(of, own[1], own[2], choices["chunk"].val))
         return (prod(own) * prod(taps_of(of)) <= _MOST_PRODUCTS and held <= _MOST_REGISTERS) or own[1:] == [sy, sx]
 
@@ -85,8 +85,8 @@ def space(of: Transposed) -> Space:
         return bool(choices["tile_c"].size[-1] == chunk if last else choices["tile_x"].size[-1] // sx % chunk == 0)
 
     def block(choices: Mapping[str, Any]) -> bool:
-        threads = [int(choices[name].size[-2]) for name in _TILES]
-        return prod(threads) <= 2 * _BLOCK and threads[0 if not last else 1] <= THREADS_Z
+        threads = [int(choices[name].size[-2]) for name in _TILE_KNOBS]
+        return prod(threads) <= 2 * _BLOCK_THREADS and threads[0 if not last else 1] <= THREADS_Z
 
     return (
         Space(
@@ -99,8 +99,8 @@ def space(of: Transposed) -> Space:
             ]
         )
         .where(aligned, ("tile_c", "tile_x", "chunk"), "a thread's tile of whole chunks")
-        .where(small, (*_TILES, "chunk"), f"{_MOST_REGISTERS} registers and {_MOST_PRODUCTS} products per thread")
-        .where(block, _TILES, f"at most {2 * _BLOCK} threads per block")
+        .where(small, (*_TILE_KNOBS, "chunk"), f"{_MOST_REGISTERS} registers and {_MOST_PRODUCTS} products per thread")
+        .where(block, _TILE_KNOBS, f"at most {2 * _BLOCK_THREADS} threads per block")
     )
 
 
@@ -131,21 +131,21 @@ def default_choices(of: Transposed, machine: Machine) -> dict[str, Any]:
     """
     (sy, sx), (rows, columns), width = of.stride, of.places, widest_vector(of.dtype)
     if of.layout == "NHWC":
-        many = min(taps_of(of)) >= _MANY_TAPS
+        many = min(taps_of(of)) >= _LEAST_MANY_TAPS
         if many or BYTES[of.dtype] == 2:
             found = _near(of, max(1, 4 // BYTES[of.dtype]), 2, 4) if many else _near(of, 4, 1, 2)
-            if prod(found[name][-1] for name in _TILES) <= _MOST_RESULTS:
+            if prod(found[name][-1] for name in _TILE_KNOBS) <= _MOST_RESULTS:
                 return {**found, "chunk": found["tile_c"][-1]}
         own = next(n for n in (min(width, 4), 2, 1) if of.filters % n == 0)  # more would take too many registers
         channels = min(-(-of.filters // own), 64)
-        across = _even(-(-columns // (2 * sx)), _BLOCK // channels)
-        down = _even(-(-rows // sy), min(_BLOCK // (channels * across), THREADS_Z))
+        across = _even(-(-columns // (2 * sx)), _BLOCK_THREADS // channels)
+        down = _even(-(-rows // sy), min(_BLOCK_THREADS // (channels * across), THREADS_Z))
         return {"tile_c": [channels, own], "tile_y": [down, sy], "tile_x": [across, 2 * sx], "chunk": own}
     own = max(sx, width // sx * sx)
     chunk = max(n for n in (1, 2, 4, 8) if own // sx % n == 0 and of.shape[3] % n == 0 and n <= width)
     across = _even(-(-columns // own), _THREADS[-1])
-    down = _even(-(-rows // sy), _BLOCK // across)
-    planes = max(1, min(of.filters, _BLOCK // (across * down), THREADS_Z))
+    down = _even(-(-rows // sy), _BLOCK_THREADS // across)
+    planes = max(1, min(of.filters, _BLOCK_THREADS // (across * down), THREADS_Z))
     return {"tile_c": [planes, 1], "tile_y": [down, sy], "tile_x": [across, own], "chunk": chunk}
 
 
@@ -153,7 +153,7 @@ def _near(of: Transposed, own: int, steps_down: int, steps_across: int) -> dict[
     """Return the tiles of a compact block of up to 32 channels, in which each thread has strides of its own."""
     (sy, sx), (rows, columns) = of.stride, of.places
     own = next(n for n in (own, 2, 1) if n <= own and of.filters % n == 0)
-    channels = _even(of.filters // own, _NEAR_CHANNELS)
+    channels = _even(of.filters // own, _COMPACT_BLOCK_CHANNELS)
     across, down = _even(-(-columns // (steps_across * sx)), 4 // steps_down), _even(-(-rows // (steps_down * sy)), 2)
     return {"tile_c": [channels, own], "tile_y": [down, steps_down * sy], "tile_x": [across, steps_across * sx]}
 
@@ -169,7 +169,7 @@ def declare(of: Transposed, data: Tensor, weights: Tensor, config: Config) -> Te
     """Declare the sums for whole tiles, over the padded input in chunks. A phase omits taps that it does not have."""
     rows, columns = (
         -(-extent // prod(config[name].size[1:])) * prod(config[name].size[1:])
-        for extent, name in zip(of.places, _TILES[1:], strict=True)
+        for extent, name in zip(of.places, _TILE_KNOBS[1:], strict=True)
     )
     kind, taps = sum_dtype(of.dtype), taps_of(of)
     (top, bottom), (left, right) = border_of(of, 0, rows), border_of(of, 1, columns)

@@ -34,7 +34,7 @@ _COPY_LANES = 16
 _MOST_ROW_COLUMNS = 2048
 """The most columns of a row per share: processors divide long rows, and the stored part of a row fits a cache."""
 _LANES = (4, 8, 16, 32, 64)
-_TAPS = 16
+_MOST_TAPS = 16
 """The most taps per row, and the most rows of taps, in a block of sums."""
 _SHARES = tuple(1 << n for n in range(11))
 _LEAST_TASKS = 64
@@ -53,8 +53,8 @@ def space(of: WeightGradient) -> Space:
     """
     own, (high, wide) = of.per_group, of.kernel
     knobs = [
-        value_knob("taps_y", [*range(1, min(high, _TAPS) + 1)]),
-        value_knob("taps_x", [*range(1, min(wide, _TAPS) + 1)]),
+        value_knob("taps_y", [*range(1, min(high, _MOST_TAPS) + 1)]),
+        value_knob("taps_x", [*range(1, min(wide, _MOST_TAPS) + 1)]),
         value_knob("channels", [n for n in range(1, 9) if own % n == 0]),
         value_knob("shares", [n for n in _SHARES if n <= of.shape[0] * prod(of.places)]),
     ]
@@ -276,7 +276,7 @@ def _defaults_channels_first(of: WeightGradient, registers: VectorRegisters) -> 
     """
     (high, wide), (rows, columns) = of.kernel, of.places
     room, lanes = registers.number * 3 // 4, registers.lanes(of.dtype)
-    taps = _even(wide, min(_TAPS, room))
+    taps = _even(wide, min(_MOST_TAPS, room))
     small = columns <= lanes
     if small:
         lanes = max(_LANES[0], 1 << (columns - 1).bit_length())
@@ -304,7 +304,7 @@ def _defaults_channels_last(of: WeightGradient, registers: VectorRegisters) -> d
     taps."""
     (high, wide), lane, own = of.kernel, registers.lanes(of.dtype), of.per_group
     room, shared = registers.number * 3 // 4, of.shared_filters
-    taps = _even(wide, min(_TAPS, room))
+    taps = _even(wide, min(_MOST_TAPS, room))
     most = lane * 2 if taps * high * own <= 4 else lane
     filled = {n: n if n % shared == 0 else shared / -(-shared // n) for n in _lanes(of)}
     lanes = max(filled, key=lambda n: (filled[n], n) if n <= most else (0, -n))

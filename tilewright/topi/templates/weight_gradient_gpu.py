@@ -29,7 +29,7 @@ from ...tune.space.space import Space
 from .declarations import border_for, or_zero, padded_view, within
 from .layouts import LAYOUTS, in_layout
 from .needs import Needs
-from .schedule_helpers import THREAD_TAGS, add_parts, bind_all, hold, in_kept_rounds, vectorize, widest_vector
+from .schedule_helpers import THREAD_TAGS, add_parts, bind_all, hold, in_ordered_rounds, vectorize, widest_vector
 from .strategy import ScheduleStrategy
 from .tensors import Tensors
 from .tile_model import TileModel
@@ -70,7 +70,7 @@ def declare(of: WeightGradient, data: Tensor, weights: Tensor, config: Config) -
     kind = sum_dtype(of.dtype)
     first = share.lanes_have_tiles(of)
     partial_sums = _of_threads(of, data, weights, share)
-    window, names = (of.filters, of.per_group, *_taps(of, share)), ("o", "i", *_TAPS[of.bias])
+    window, names = (of.filters, of.per_group, *_taps(of, share)), ("o", "i", *_TAP_DIMENSIONS[of.bias])
     if first:
         lane = reduce_axis((0, LANES), name="lane")
         partial = compute(
@@ -102,7 +102,7 @@ def declare(of: WeightGradient, data: Tensor, weights: Tensor, config: Config) -
     return made
 
 
-_TAPS = ("ky", "kx"), ("down", "across", "tap")
+_TAP_DIMENSIONS = ("ky", "kx"), ("down", "across", "tap")
 """The dimensions of taps. With a bias, a thread has one more tap, the last, that multiplies by 1."""
 
 
@@ -167,7 +167,7 @@ def _of_threads(of: WeightGradient, data: Tensor, weights: Tensor, share: Share)
         return reduce_sum(product, [step, r, rx], where=inside)
 
     shape = (share.shares, share.warps, lanes, of.filters, of.per_group, *_taps(of, share))
-    made: Tensor = compute(shape, value, "thread_sums", "weight_gradient", varargs_names=_TAPS[of.bias])
+    made: Tensor = compute(shape, value, "thread_sums", "weight_gradient", varargs_names=_TAP_DIMENSIONS[of.bias])
     return made
 
 
@@ -266,7 +266,7 @@ def _copy_together(
     if width > 1:
         s[held].vectorize(lanes)
     counts = share.jobs, share.warps, share.lanes(of)
-    in_kept_rounds(s, held, flat, list(zip(THREAD_TAGS, counts, strict=True)))
+    in_ordered_rounds(s, held, flat, list(zip(THREAD_TAGS, counts, strict=True)))
     if share.copies > 1:
         s[held].pipeline(share.copies)
 
@@ -297,17 +297,22 @@ def _copies_pay(of: WeightGradient, machine: Machine) -> bool:
     return copies_pay(of) and bool(ranked(of, machine, True))
 
 
-_DIRECT: TileModel[WeightGradient] = TileModel(partial(ranked, copied=False), Share.of, expectation)
-_COPIED: TileModel[WeightGradient] = TileModel(partial(ranked, copied=True), Share.of, expectation)
+_UNCOPIED_MODEL: TileModel[WeightGradient] = TileModel(partial(ranked, copied=False), Share.of, expectation)
+_COPIED_MODEL: TileModel[WeightGradient] = TileModel(partial(ranked, copied=True), Share.of, expectation)
 DIRECT: ScheduleStrategy[Any] = ScheduleStrategy(
-    space, schedule, _DIRECT.default, Needs(types=DTYPES, layouts=LAYOUTS), model=_DIRECT.model, declare_for=declare
+    space,
+    schedule,
+    _UNCOPIED_MODEL.default,
+    Needs(types=DTYPES, layouts=LAYOUTS),
+    model=_UNCOPIED_MODEL.model,
+    declare_for=declare,
 )
 COPIED: ScheduleStrategy[Any] = ScheduleStrategy(
     partial(space, copies=(1, 2, 3)),
     schedule,
-    _COPIED.default,
+    _COPIED_MODEL.default,
     Needs(types=DTYPES, layouts=LAYOUTS, scope="rows of channels, or small images of a channel each"),
     computes=_copies_pay,
-    model=_COPIED.model,
+    model=_COPIED_MODEL.model,
     declare_for=declare,
 )

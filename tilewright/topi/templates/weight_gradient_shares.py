@@ -15,7 +15,7 @@ from .weight_gradient import WeightGradient
 
 LANES = 32
 _MOST_LANES = 64
-_SMALL_PLANE = 256
+_MOST_SMALL_PLANE = 256
 _MEMORY = GPU.warp_memory
 
 
@@ -178,7 +178,7 @@ class Share(KnobTile):
 
     def registers(self, of: WeightGradient) -> int:
         """Return an estimate of the registers of a thread."""
-        return max(_LEAST_REGISTERS, min(_ALLOTTED_REGISTERS, _OVERHEAD + self.held(of)))
+        return max(_LEAST_REGISTERS, min(_ALLOTTED_REGISTERS, _OVERHEAD_REGISTERS + self.held(of)))
 
     def shared_bytes(self, of: WeightGradient) -> int:
         """Return the bytes of shared memory of a block."""
@@ -188,20 +188,20 @@ class Share(KnobTile):
         """Return whether chunks begin at the same position of each tile, and planes fit shared memory."""
         whole = self.columns * of.stride[1] % self.chunk == 0
         whole &= self.tap_columns >= of.kernel[1] or self.tap_columns * of.dilation[1] % self.chunk == 0
-        whole &= self.products() <= _MOST_WRITTEN_OUT
+        whole &= self.products() <= _MOST_UNROLLED_PRODUCTS
         return whole and self.threads(of) <= _MOST_THREADS and (not self.copies or self.copies_fit(of))
 
 
-_OVERHEAD = 10
+_OVERHEAD_REGISTERS = 10
 """Registers that hold no values."""
 _LEAST_REGISTERS = 32
 """The fewest registers of a thread."""
 _ALLOTTED_REGISTERS = 168
 """The registers that the compiler allots if values need more."""
 _MOST_THREADS = 512
-_MOST_HELD = 232
+_MOST_HELD_REGISTERS = 232
 _MOST_PRODUCTS = 2100
-_MOST_WRITTEN_OUT = 6400
+_MOST_UNROLLED_PRODUCTS = 6400
 """The most products in the unrolled code of a tile: more would take ten seconds or longer to compile."""
 
 
@@ -218,7 +218,7 @@ def copies_pay(of: WeightGradient) -> bool:
     """Return whether blocks may copy their part: planes of small images, or rows of channels."""
     if of.layout == "NHWC":
         return of.shape[2] > 1
-    return of.groups == of.shape[1] == of.filters and prod(of.shape[2:]) <= _SMALL_PLANE
+    return of.groups == of.shape[1] == of.filters and prod(of.shape[2:]) <= _MOST_SMALL_PLANE
 
 
 def parts(taps: int) -> list[int]:
@@ -230,7 +230,7 @@ def parts(taps: int) -> list[int]:
 def candidates(of: WeightGradient, copied: bool) -> Iterator[Share]:
     """Yield the blocks to rank, each for all of batch and space; they copy their part first if `copied`."""
     for base in _tiles(of):
-        if base.held(of) > _MOST_HELD or base.products() > _MOST_PRODUCTS:
+        if base.held(of) > _MOST_HELD_REGISTERS or base.products() > _MOST_PRODUCTS:
             continue
         for warps, jobs, copies in _blocks(of, base, copied):
             share = replace(base, warps=warps, jobs=jobs, copies=copies)
@@ -244,11 +244,11 @@ def _tiles(of: WeightGradient) -> Iterator[Share]:
     first = of.layout == "NCHW"
     chunks = [n for n in (1, 2, 4, 8) if n <= widest_vector(of.dtype) and of.shape[3] % n == 0] if first else [1]
     chunks = [n for n in chunks if _widths(of, n)]
-    downs = [n for n in _TRIED_DOWN if n <= rows and ceil(rows / n) * n <= _WASTE * rows]
+    downs = [n for n in _ROWS if n <= rows and ceil(rows / n) * n <= _MOST_WASTE_FACTOR * rows]
     for chunk in chunks[-2 if of.groups == of.shape[1] else -1 :]:
         across = _widths(of, chunk)
         least = min(ceil(columns / n) * n for n in across)
-        across = [n for n in across if ceil(columns / n) * n <= max(least, _WASTE * columns)]
+        across = [n for n in across if ceil(columns / n) * n <= max(least, _MOST_WASTE_FACTOR * columns)]
         for filters, channels in own(of):
             for tap_rows, tap_columns in _taps(of, filters * channels):
                 for down in downs:
@@ -302,8 +302,8 @@ def least(of: WeightGradient) -> Share:
 DOWN = 1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16
 ACROSS = 1, 2, 4, 7, 8, 12, 14, 16, 24, 32
 WARPS = 1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16
-_TRIED_DOWN = 1, 2, 4, 5, 7, 8, 14
-_WASTE = 1.35
+_ROWS = 1, 2, 4, 5, 7, 8, 14
+_MOST_WASTE_FACTOR = 1.35
 _LEAST_PAIRS = 4
 _MOST_PAIRS = 16
 """Pairs of a filter and a channel per thread."""

@@ -25,13 +25,13 @@ DEFAULT_ATOMS: Mapping[str, str] = {name: f"wgmma_{name}" for name in ("float16"
 """The atom for each element type with products and sums as exact as in float32."""
 ROUNDED: Mapping[str, str] = {"float32": "wgmma_tf32"}
 """The atom for each element type that permits rounding of operands to 11 bits."""
-_OVERHEAD = 40
+_OVERHEAD_REGISTERS = 40
 """Registers for addresses and loops."""
 _LEAST_COLUMNS = 16
 """The columns of the smallest tile."""
-_FEW_ROWS = 8
+_MOST_FEW_ROWS = 8
 """The most rows for which vectors of sums are faster than a warpgroup."""
-_STATIONARY = 4
+_MOST_STATIONARY_SLICES = 4
 """The most slices of the columns' factor that stay in shared memory for several tiles of rows."""
 
 
@@ -62,11 +62,11 @@ class WgmmaTile(MmaTile):
 
     def may_stay(self, of: Contraction) -> Number:
         """Whether the columns' factor consists of few slices."""
-        return self.slices(of) <= _STATIONARY
+        return self.slices(of) <= _MOST_STATIONARY_SLICES
 
     def registers(self, atom: Atom) -> Number:
         """Registers for sums and for addresses."""
-        return self.columns[1] * 16 * DType(atom.accumulator).bytes // 4 // LANES + _OVERHEAD
+        return self.columns[1] * 16 * DType(atom.accumulator).bytes // 4 // LANES + _OVERHEAD_REGISTERS
 
     def _held(self, of: Contraction, atom: Atom, results: Number) -> Number:
         """Return the bytes of slices in shared memory. Results replace slices, unless slices of the next tile are in
@@ -93,7 +93,7 @@ class WgmmaTile(MmaTile):
             & self.fits(of, atom, on)
             & (self.split * self.depth < of.depth + self.depth)
             & (self.stages <= either(self.tiles > 1, self.tiles, slices))
-            & ((self.tiles == 1) | ((self.split == 1) & (of.batch == 1) & (slices <= _STATIONARY)))
+            & ((self.tiles == 1) | ((self.split == 1) & (of.batch == 1) & (slices <= _MOST_STATIONARY_SLICES)))
             & (of_each(atom.width, self.columns[1]) > 0)
             & ((self.staged == 0) | (fits & power & (self.split == 1)))
             & ((self.vectors == 0) | (self._has_runs(of) & (columns <= of.columns.extent)))
@@ -154,7 +154,9 @@ class TurnedWgmmaTile(WgmmaTile):
         """Return whether the columns fill lines, and there are enough rows: few rows would only wait for the columns'
         factor."""
         rows, columns = of.rows, of.columns
-        fits = rows.along_depth and rows.extent > _FEW_ROWS and not columns.along_depth and columns.extent >= cls.line
+        fits = (
+            rows.along_depth and rows.extent > _MOST_FEW_ROWS and not columns.along_depth and columns.extent >= cls.line
+        )
         return fits and DType(atom.operands).bytes == 2
 
     @classmethod

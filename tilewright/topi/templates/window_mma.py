@@ -33,7 +33,7 @@ from .contraction import padded_row
 from .contraction_schedule import bind_tiles, pad_rows, repack, store_vectors
 from .convolutions import Conv2dLayer
 from .declarations import bordered, sum_of_products
-from .implicit_gemm import turned
+from .implicit_gemm import weights_channels_last
 from .needs import Needs
 from .schedule_helpers import in_vectors, widest_vector
 from .strategy import ScheduleStrategy
@@ -43,14 +43,14 @@ from .workload import sum_dtype
 
 Pair = tuple[int, int]
 """The split of a block's tile along one dimension: warps, and the tile of one warp."""
-_OVERHEAD = 60
+_OVERHEAD_REGISTERS = 60
 """Registers that hold neither sums nor fragments."""
-_CHANNELS = 64
+_MOST_MODELLED_CHANNELS = 64
 """The most channels for which the model's times are right. With more channels, filters leave little room for the image.
 The measured layers then take 1.1 to 5 times as long as their products, which the model does not predict."""
-_MOST_TERMS = 2048
+_MOST_UNROLLED_INSTRUCTIONS = 2048
 """The most unrolled matrix instructions of a warp; more take too long to compile."""
-_UNROLLED = 3
+_MOST_UNROLLED_ROWS = 3
 """The most rows of a window that are unrolled."""
 NEEDS = Needs(
     atoms={name: name for name in ("float16", "bfloat16", "int8", "uint8")}, layouts=("NHWC",), scope="windows"
@@ -100,7 +100,7 @@ class WindowBlock(WarpTile):
         """Registers for sums, for fragments of two steps, and for addresses."""
         atom, positions, filters = atom_of(of), self.rows[1] * self.columns[1], self.filters[1]
         fragments = (positions // atom.m * atom.halves + filters // atom.n) * atom.words
-        return positions * filters // 32 + 2 * fragments + _OVERHEAD
+        return positions * filters // 32 + 2 * fragments + _OVERHEAD_REGISTERS
 
     def shared_bytes(self, of: Conv2dLayer) -> tuple[int, int, int]:
         """Bytes of shared memory: for the weights, for one tile of the image, and for its results; with padding.
@@ -138,7 +138,7 @@ class WindowBlock(WarpTile):
             and self.registers(of) <= on.registers_at(threads)
             and self.fits(of, on.memory(MemoryScope.SHARED).most)
             and self.stages <= max(1, self.tiles)
-            and written * min(of.kernel[0], 3) <= _MOST_TERMS
+            and written * min(of.kernel[0], 3) <= _MOST_UNROLLED_INSTRUCTIONS
             and not (self.staged and filters & (filters - 1))
             and not (self.staged and filters > of.filters)
         )
@@ -225,7 +225,7 @@ def rank_tiles(of: Conv2dLayer, machine: Machine = REFERENCE) -> tuple[WindowBlo
 
 def compared(of: Conv2dLayer, cycles: float) -> float:
     """Return the cycles to compare with other strategies; infinity for many channels."""
-    return cycles if of.shape[1] <= _CHANNELS else inf
+    return cycles if of.shape[1] <= _MOST_MODELLED_CHANNELS else inf
 
 
 def computes(of: Conv2dLayer, machine: Machine) -> bool:
@@ -245,7 +245,7 @@ def declare(of: Conv2dLayer, data: Tensor, weights: Tensor) -> Tensor:
     """Declare the padded image, the weights with their channels last, and the convolution of both."""
     kh, kw = of.kernel
     channels, kind = of.shape[1], of.dtype
-    kept = weights if of.weights == "OHWI" else turned(of, weights)
+    kept = weights if of.weights == "OHWI" else weights_channels_last(of, weights)
     pixel = bordered(of, data, *of.padding[:2])
     image = compute((of.shape[0], *of.bordered, channels), lambda n, y, x, c: pixel(n, c, y, x), "image")
     taps = compute((of.filters, kh, kw, channels), lambda *at: kept(*at), "taps")
@@ -288,7 +288,7 @@ def schedule(of: Conv2dLayer, config: Config, s: ScheduleHandle, t: Tensors) -> 
     ry, rx, rc = s[products].op.reduce_axis
     outer, rc = s[products].split(rc, factor=depth_of(of))
     s[products].reorder(ry, outer, n, y, x, f, rx, rc)
-    if of.kernel[0] <= _UNROLLED:
+    if of.kernel[0] <= _MOST_UNROLLED_ROWS:
         s[products].unroll(ry)
     s[image].compute_at(s[out], each)
     s[taps].compute_at(s[out], block)

@@ -26,7 +26,7 @@ from .epilogue import Expression, finish
 from .layouts import LAYOUTS
 
 DTYPES = ("float32", "float64", "float16", "bfloat16")
-_USUAL = {
+_DEFAULT_OPTIONS = {
     "dilation": (1, 1), "groups": 1, "multiplier": 1, "layout": LAYOUTS[0], "weights": "OIHW", "output_padding": (0, 0),
     "beyond": (0, 0), "divisor": 0, "bias": False, "wide": False, "activation": "",
 }  # fmt: skip
@@ -85,8 +85,12 @@ class Convolution(ABC):
     def options(self) -> dict[str, Any]:
         """The options of `of` that create the workload, in short forms and without default values."""
         given = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "backwards"}
-        found = {name: value for name, value in given.items() if name not in _USUAL or value != _USUAL[name]}
-        return found | ({"padding": shortened(found["padding"])} if "padding" in found else {})
+        found = {
+            name: value
+            for name, value in given.items()
+            if name not in _DEFAULT_OPTIONS or value != _DEFAULT_OPTIONS[name]
+        }
+        return found | ({"padding": short_padding(found["padding"])} if "padding" in found else {})
 
     @property
     @abstractmethod
@@ -241,7 +245,7 @@ def sum_dtype(dtype: str) -> str:
     return "float64" if dtype == "float64" else "float32"
 
 
-def shortened(padding: tuple[int, ...]) -> tuple[int, ...]:
+def short_padding(padding: tuple[int, ...]) -> tuple[int, ...]:
     """Return a padding without its second half if both halves are equal."""
     half = len(padding) // 2
     return padding[:half] if padding[:half] == padding[half:] else padding

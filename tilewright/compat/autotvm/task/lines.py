@@ -9,7 +9,7 @@ from ....schedule.handle import create_schedule
 from ....tensor.tensor import Tensor
 from ....topi.argument_checks import sizes
 from ....topi.nn.conv1d import conv1d_ncw
-from ....topi.templates.schedule_helpers import bind_all, fetch_together, written_out
+from ....topi.templates.schedule_helpers import bind_all, fetch_together, set_unrolling
 from ....tune.space.config import Config
 from ....tune.space.knobs import split_knob, value_knob
 from ....tune.space.space import Space
@@ -63,7 +63,7 @@ def build(config: Config, *args: Any) -> Program:
     s[out].reorder(n, bf, bx, vf, vx, tf, tx, fi, xi)
     bind_all(s, out, (n, bf, bx), ("blockIdx.z", "blockIdx.y", "blockIdx.x"))
     bind_all(s, out, (vf, vx, tf, tx), ("vthread", "vthread", "threadIdx.y", "threadIdx.x"))
-    written_out(s, out, root, config["auto_unroll_max_step"].val, config["unroll_explicit"].val)
+    set_unrolling(s, out, root, config["auto_unroll_max_step"].val, config["unroll_explicit"].val)
 
     s[sums].compute_at(s[out], tx)
     rc, rx = s[sums].op.reduce_axis
