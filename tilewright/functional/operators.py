@@ -213,7 +213,7 @@ def depthwise_conv2d(
     Parameters
     ----------
     weight : array
-        (C * multiplier, 1, rows, columns), as PyTorch has it, or (C, multiplier, rows, columns).
+        (C * multiplier, 1, rows, columns), PyTorch's shape, or (C, multiplier, rows, columns).
     groups : int, optional
         The number of channels.
 

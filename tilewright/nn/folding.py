@@ -235,7 +235,7 @@ class FoldedParameters:
         try:
             versions = [_unversioned.count, *[a._version for a in used]]
             key = tuple([(id(a), a.data_ptr()) for a in used])
-        except RuntimeError:  # tensors of inference mode have no version: nothing says whether they changed
+        except RuntimeError:  # tensors of inference mode have no version, which would show changes
             return self._compute(inputs)
         found = self._sets.get(key)
         if found is None or versions != found.versions:

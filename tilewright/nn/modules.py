@@ -114,7 +114,7 @@ class Conv1d(_Convolution, torch.nn.Conv1d):  # type: ignore[misc]  # PyTorch is
 
 
 class Conv2d(_Convolution, torch.nn.Conv2d):  # type: ignore[misc]  # PyTorch is not followed
-    """`torch.nn.Conv2d` by Tilewright; `activation` as `tilewright.conv2d` takes it."""
+    """`torch.nn.Conv2d` by Tilewright, with an `activation` as in `tilewright.conv2d`."""
 
     _operator = staticmethod(operators.conv2d)
 
@@ -137,13 +137,13 @@ class _Transposed(_Signed):
 
 
 class ConvTranspose1d(_Transposed, torch.nn.ConvTranspose1d):  # type: ignore[misc]  # PyTorch is not followed
-    """`torch.nn.ConvTranspose1d` by Tilewright; `activation` as `tilewright.conv_transpose1d` takes it."""
+    """`torch.nn.ConvTranspose1d` by Tilewright, with an `activation` as in `tilewright.conv_transpose1d`."""
 
     _operator = staticmethod(operators.conv_transpose1d)
 
 
 class ConvTranspose2d(_Transposed, torch.nn.ConvTranspose2d):  # type: ignore[misc]  # PyTorch is not followed
-    """`torch.nn.ConvTranspose2d` by Tilewright; `activation` as `tilewright.conv_transpose2d` takes it."""
+    """`torch.nn.ConvTranspose2d` by Tilewright, with an `activation` as in `tilewright.conv_transpose2d`."""
 
     _operator = staticmethod(operators.conv_transpose2d)
 

@@ -25,7 +25,7 @@ class Case(Enum):
 
 
 def case(op: str, has: tuple[bool, ...]) -> Case:
-    """Return the case of an operator; `has` says whether input, weights, bias and residual have the dimension."""
+    """Return the case of an operator; `has` flags which of input, weights, bias and residual have the dimension."""
     if has[1] or (op == WEIGHT_GRADIENT and has[0]):
         return Case.CHANNELS
     return Case.SUMS if has[2] or not has[0] else Case.BATCH  # kernels read one bias; the sums may be shared

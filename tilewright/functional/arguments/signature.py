@@ -34,8 +34,8 @@ _WIDEST_PADDING = 2**30
 class ArrayProperties(NamedTuple):
     """The properties of an array that a call needs: shape, type and device.
 
-    `channels_last` says that an array of shape NCHW, NCW, CHW or CW lies in memory with the channels behind the
-    spatial dimensions. Of the input, it says that for the result.
+    With `channels_last`, an array of shape NCHW, NCW, CHW or CW has the channels after the spatial dimensions in
+    memory. For the input, this applies to the result.
     """
 
     shape: tuple[int, ...]

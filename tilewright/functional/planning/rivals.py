@@ -144,7 +144,7 @@ def _their_seconds(problem: Problem) -> float:
 
 
 def _known_as(problem: Problem) -> Problem:
-    """Return the problem as tables have it: a data gradient is a transposed convolution."""
+    """Return the problem in the form of tables: a data gradient is a transposed convolution."""
     return problem._replace(op=TRANSPOSED) if problem.op == DATA_GRADIENT else problem
 
 

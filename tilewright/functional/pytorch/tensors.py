@@ -62,7 +62,7 @@ class RecentCalls(PreparedCalls):
     """The last call of each key, as a `KnownCall`."""
 
     def remember(self, key: Any, tensors: tuple[Any, ...], run: Callable[..., Any], version: int) -> None:
-        """Keep an executor for the next call with this key. The key says which tensors are given."""
+        """Store an executor for the next call with this key. The key determines which tensors are given."""
         if known := known_call(run, *tensors):
             self.keep(key, known, version)
 

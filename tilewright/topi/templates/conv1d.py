@@ -37,7 +37,7 @@ def space(of: Conv1dVector) -> Space:
 
 
 def schedule(of: Conv1dVector, config: Config, s: ScheduleHandle, t: Tensors) -> None:
-    """Sums in registers; weights and input in shared memory as the configuration says."""
+    """Keep sums in registers, and weights and input in shared memory if the configuration says so."""
     weights, padded, out = t.weights, t.padded, t.out
     s[padded].compute_inline()
     sums = t.in_registers(s)

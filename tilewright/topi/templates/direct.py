@@ -246,7 +246,7 @@ def _share_weights(
 
 
 def _stored_together(of: Images, config: Config) -> int:
-    """Return how many neighbouring results a thread stores at once."""
+    """Return the number of neighbouring results that a thread stores at once."""
     extent, tile = (of.filters, "tile_c") if of.layout == "NHWC" else (of.places[1], "tile_x")
     return gcd(config[tile].size[-1], extent, widest_vector(of.dtype))
 

@@ -181,7 +181,7 @@ def _quantities(of: Images, machine: Machine) -> Quantities:
 
 
 def _rounds(of: Images, tile: Tile) -> int:
-    """Return how many times a thread waits for its loads before it issues the next ones."""
+    """Return the number of times that a thread waits for its loads before it issues the next ones."""
     if tile.window.slides:
         return of.seen_along(0, tile.rows) if tile.window is Window.ROLLED else 1
     together = 1 if tile.shares_groups(of) else of.per_group

@@ -47,7 +47,7 @@ class Convolution(ABC):
 
     @property
     def args(self) -> tuple[Any, ...]:
-        """The fields in order: the arguments of the template, as logs have them.
+        """The fields in order, which are the arguments of the template in logs.
 
         The default layout is left out, since the first logs had no other; `backwards` is always left out.
         """

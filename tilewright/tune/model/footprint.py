@@ -59,14 +59,14 @@ def fresh_part(found: StageExtents, load: n.Load, forms: Sequence[LinearForm], m
 
 
 def block_spans(found: StageExtents, load: n.Load, forms: Sequence[LinearForm]) -> list[Number]:
-    """The extent that a block reads along each dimension of a tensor."""
+    """Return the extent that a block reads along each dimension of a tensor."""
     inside = {loop.var for loop in found.path if loop.tag is None or not loop.tag.is_block}
     ends = zip(forms, global_shape(load), strict=True)
     return [np.minimum(reach(form, found.loop_extents, inside) + 1, extent) for form, extent in ends]
 
 
 def sector_bytes(spans: Sequence[Number], load: n.Load, memory: WarpMemory) -> Number:
-    """The bytes of all sectors of a block's data; rows that follow each other are one row."""
+    """Return the bytes of all sectors of a block's data; adjacent rows are merged."""
     rows: Number = 1.0
     run: Number = 1.0
     whole: np.ndarray = np.True_  # type: ignore[assignment]
@@ -78,6 +78,6 @@ def sector_bytes(spans: Sequence[Number], load: n.Load, memory: WarpMemory) -> N
 
 
 def differs_by_block(found: StageExtents, forms: Sequence[LinearForm]) -> bool:
-    """Whether blocks read different parts of a tensor in some configuration."""
+    """Return whether blocks read different parts of a tensor in some configuration."""
     blocks = [loop.var for loop in found.path if loop.tag is not None and loop.tag.is_block]
     return any(moves(form.get(var, 0)) for form in forms for var in blocks)

@@ -1,4 +1,4 @@
-"""Guarded loads: which of them wait for each other.
+"""Guarded loads: the ones that wait for each other.
 
 A load with a condition becomes a predicated load, which is issued with its neighbours, or a load inside a branch. In a
 branch, its value must arrive before the next load is issued.
@@ -19,7 +19,7 @@ from .traced import Number
 
 
 def is_guarded(load: n.Load, body: tuple[Expr, ...]) -> bool:
-    """Whether a load has a condition."""
+    """Return whether a load has a condition."""
     return any(
         isinstance(e, (n.Select, n.IfThenElse)) and any(part is load for part in post_order(e))
         for e in post_order(*body)
@@ -27,16 +27,16 @@ def is_guarded(load: n.Load, body: tuple[Expr, ...]) -> bool:
 
 
 def only_copies(found: StageExtents) -> bool:
-    """Whether a stage only copies into registers.
+    """Return whether a stage only copies into registers.
 
-    The back end's compiler turns the guarded loads of such a stage into predicated ones.
+    The back end's compiler predicates the guarded loads of such a stage.
     """
     is_local = found.scope is MemoryScope.LOCAL and not found.stage.is_output
     return is_local and not isinstance(found.body[0], Reduce)
 
 
 def is_clipped(found: StageExtents) -> np.ndarray:
-    """Whether a tile extends beyond its tensor somewhere: each element is then loaded behind a branch of its own."""
+    """Return whether a tile extends beyond its tensor: each element is then loaded in a branch of its own."""
     clipped: np.ndarray = np.False_  # type: ignore[assignment]
     for size, begin, extent in zip(found.region, found.begins, found.stage.op.shape, strict=True):
         clipped = clipped | (size + reach(begin, found.loop_extents) > constant(extent))
@@ -44,10 +44,10 @@ def is_clipped(found: StageExtents) -> np.ndarray:
 
 
 def behind_branches(found: StageExtents, kernel: KernelExtents, explicit: np.ndarray) -> np.ndarray:
-    """Whether results of a thread may lie outside of the output, with a condition at each of their steps.
+    """Return whether results of a thread may lie outside the output, with a condition at each of their steps.
 
-    If we unroll, one condition becomes one branch around everything; several alternate, and loads wait in each. If the
-    back end's compiler unrolls, they wait behind a single condition too.
+    If our pass unrolls, a single condition becomes one branch around everything. Several conditions alternate, and
+    loads wait in each branch. If the back end's compiler unrolls, loads wait even with a single condition.
     """
     apart = np.zeros(len(explicit), bool)
     if not isinstance(found.body[0], Reduce) or found.stage.is_output:
@@ -63,7 +63,8 @@ def behind_branches(found: StageExtents, kernel: KernelExtents, explicit: np.nda
             # A condition on neighbours that divide the extent holds for all of them or for none.
             is_one = (reach(form, out.loop_extents, own) + 1 == results) & (size % results == 0)
             merged = np.asarray(explicit) & np.asarray(is_one)
-            # A single element too many is one condition; if we unroll, it alternates with steps that have none.
+            # A single surplus element is one condition; if our pass unrolls, it alternates with steps without
+            # conditions.
             few = np.where(np.asarray(explicit) & (np.asarray(results) > 1), 0, 1)
             apart = apart | ((over > few) & ~merged)
     return apart

@@ -1,7 +1,7 @@
-"""The formulas that all cost models share: waves of blocks, costs that overlap, slices of a product, bytes that move.
+"""The common formulas of all cost models: waves of blocks, overlapping costs, slices of a product, moved bytes.
 
-A model counts the instructions, bytes and waits of its kernels. The quantities `at` are its row of `fitted.json`, on
-the machine that it predicts for. Arguments are numbers, or arrays with an element per configuration.
+A model counts the instructions, bytes and waits of its kernels. The quantities `at` are the model's row of
+`fitted.json`, scaled to the machine. Arguments are numbers, or arrays with one element per configuration.
 """
 
 from __future__ import annotations

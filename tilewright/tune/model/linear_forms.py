@@ -1,4 +1,4 @@
-"""Linear forms of indices: how far an index moves when a loop takes a step, for many configurations at once.
+"""Linear forms of indices: the change of an index per step of each loop, for many configurations at once.
 
 A step is a number, or an array with one element per configuration. Quotients and remainders are rounded to the linear
 form with their reach.

@@ -1,4 +1,4 @@
-"""How a search went, read off its log: the best after each trial."""
+"""The progress of a search, read from its log: the best after each trial."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from .format import Pair, mean_cost
 
 @dataclass(frozen=True)
 class Curve:
-    """The trials of one workload in a log, in order; refused configurations and repetitions are none.
+    """The trials of one workload in a log, in order; rejected configurations and repetitions do not count.
 
-    `costs` has the seconds of each (None after a failure), `flop` the operations of one run (0 if the log does not
-    say).
+    `costs` has the seconds of each trial (None after a failure). `flop` is the number of operations of one run; 0 if
+    the log does not have it.
     """
 
     workload: Workload
@@ -24,7 +24,7 @@ class Curve:
 
     @property
     def best(self) -> list[float | None]:
-        """The least seconds after each trial, None until one was measured."""
+        """Return the least seconds after each trial; None until the first success."""
         found: list[float | None] = []
         least: float | None = None
         for cost in self.costs:
@@ -34,7 +34,7 @@ class Curve:
 
 
 def curves(pairs: Iterable[Pair]) -> list[Curve]:
-    """The curve of each workload of a log, in the order in which they appear."""
+    """Return the curve of each workload of a log, in order of appearance."""
     costs: dict[Workload, list[float | None]] = {}
     flop: dict[Workload, float] = {}
     for inp, result in pairs:

@@ -1,4 +1,4 @@
-"""Whole logs: the best lines of one, one log per workload, several merged into one."""
+"""Operations on whole logs: pick the best lines, split by workload, merge."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def pick_best(in_file: PathLike, out_file: PathLike | IO[str]) -> int:
 
 
 def split_workload(in_file: PathLike, clean: bool = True) -> list[Path]:
-    """Write one log for each workload of a log, `in_file.000.wkl` and so on; with `clean`, each line once."""
+    """Write one log per workload of a log, `in_file.000.wkl` and so on; with `clean`, without repeated lines."""
     groups: dict[str, list[Pair]] = {}
     for pair in load_from_file(in_file):
         groups.setdefault(measure_str_key(pair[0], include_config=False), []).append(pair)
@@ -40,21 +40,21 @@ def split_workload(in_file: PathLike, clean: bool = True) -> list[Path]:
 
 
 def merge(in_files: Iterable[PathLike], out_file: PathLike) -> int:
-    """Write the lines of several logs into one, each once, in the order of time; returns how many there are."""
+    """Merge the lines of several logs into one, sorted by time, without repeated lines; return the number of lines."""
     if isinstance(in_files, (str, bytes, np.ndarray)) or not isinstance(in_files, Iterable):
         raise UserError(f"{in_files!r} is not a list of logs", primitive="record.merge", fix='give ["a.log", "b.log"]')
     return merge_pairs((pair for path in in_files for pair in load_from_file(path)), out_file)
 
 
 def merge_pairs(pairs: Iterable[Pair], out_file: PathLike) -> int:
-    """Write measurements into one log, as `merge` does."""
+    """Write measurements to one log, as `merge` does."""
     kept = without_repeats(sorted(pairs, key=lambda pair: pair[1].timestamp))
     _write(out_file, kept)
     return len(kept)
 
 
 def without_repeats(pairs: Iterable[Pair]) -> list[Pair]:
-    """The measurements, lines that say the same once."""
+    """Return the measurements without repeats."""
     return list({encode(*pair): pair for pair in pairs}.values())
 
 
@@ -74,7 +74,7 @@ def _write(out_file: Any, pairs: Iterable[Pair]) -> None:
 
 
 def _replace(path: Path, text: str) -> None:
-    # Beside its place first: it may be one of the logs that the lines are from, and writing may fail.
+    # Written beside the target first: the target may be one of the source logs, and writing may fail.
     path.parent.mkdir(parents=True, exist_ok=True)
     fresh = path.with_name(f".{path.name}.{os.getpid()}")
     try:

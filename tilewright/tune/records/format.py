@@ -34,13 +34,12 @@ COMPILER = f"tilewright {__version__}"
 class Notes:
     """The fields of a record beyond the legacy format; empty if absent.
 
-    `device` is the name of the device that measured, `compiler` its compiler. A failure has its `reason` and the
-    schedule `step` at fault; a `refused` one was never compiled, and was not a trial. A `confirmed` measurement was
-    made again at the end, and replaces earlier ones of the same configuration. `default` marks the default
-    configuration, which a call without measurements uses. If a search confirmed the configuration that it began with,
-    `margin` is the share by which a rival must be faster to replace it. `flop` is the number of operations of one run,
-    `predicted` the seconds that a model expected. `checked` is False if nobody compared the output with a reference;
-    logs of the legacy system omit it.
+    `device` is the name of the measuring device, `compiler` its compiler. A failure has its `reason` and the schedule
+    `step` at fault. A `refused` candidate was never compiled, and was not a trial. A `confirmed` measurement was
+    repeated at the end, and replaces earlier ones of the same configuration. `default` marks the configuration of calls
+    without measurements. If a search confirmed its initial configuration, `margin` is the fraction by which a rival
+    must be faster to replace it. `flop` is the number of operations of one run, `predicted` the seconds predicted by a
+    model. `checked` is False if the output was not compared with a reference; logs of the legacy system omit it.
     """
 
     device: str = ""
@@ -56,7 +55,7 @@ class Notes:
     margin: float = 0.0
 
     def written(self) -> dict[str, Any]:
-        """The notes that say something."""
+        """Return the notes that are not empty."""
         return {name: value for name, value in vars(self).items() if value != vars(SILENT)[name]}
 
 
@@ -73,12 +72,12 @@ class _Fields(NamedTuple):
 
 
 class MeasureInput(_Fields):
-    """The measured configuration: a task, a target and a configuration; `notes` has further facts."""
+    """The measured configuration: a task, a target and a configuration; `notes` has additional data."""
 
     notes: Notes = SILENT
 
     def noted(self, notes: Notes) -> MeasureInput:
-        """The same with notes."""
+        """Return a copy with notes."""
         made = MeasureInput(*self)
         made.notes = notes
         return made
@@ -88,7 +87,7 @@ Pair = tuple[MeasureInput, MeasureResult]
 
 
 def encode(inp: MeasureInput, result: MeasureResult, protocol: str = "json") -> str:
-    """The line for a measurement, without the line end; raises UserError if an argument has no form in JSON."""
+    """Return the line of a measurement, without the line end; raise UserError if an argument has no form in JSON."""
     only_json(protocol)
     if not isinstance(inp, MeasureInput) or not isinstance(result, MeasureResult):
         raise UserError(
@@ -236,7 +235,7 @@ def _input(target: Any, name: Any, args: Any, _: Any) -> tuple[Target, str, tupl
         raise ValueError(f"the target and the template are {target!r} and {name!r}, no text")
     _check_plain([name, target, args])
     frozen = freeze(args)
-    hash(frozen)  # all who compare records rely on it
+    hash(frozen)  # comparisons of records rely on hashes
     return Target.parse(target), name, frozen
 
 
@@ -306,7 +305,7 @@ def _known_choice(text: str) -> tuple[str, Choice]:
     """Return the name and the choice of an entry, written without its brackets."""
     name, choice = _choice(json.loads(f"[{text}]"))
     if isinstance(choice, ValueChoice) and isinstance(choice.val, (list, dict)):
-        raise ValueError(text)  # somebody could change it for all lines
+        raise ValueError(text)  # a shared mutable value could be changed for all lines
     return name, choice
 
 

@@ -83,7 +83,7 @@ def decode(row: str) -> Pair:
 
 
 def _config(found: Any) -> Any:
-    """A configuration as JSON has it."""
+    """Return a configuration in the form of JSON."""
     if isinstance(found, dict):
         return found
     entity = []

@@ -19,23 +19,23 @@ from .turns import Rounds, measure_in_turns
 
 @dataclass(frozen=True)
 class Contender:
-    """A configuration of a run."""
+    """A configuration and its run."""
 
     run: Run
     index: int
 
     @property
     def rank(self) -> tuple[bool, float]:
-        """The sort key, largest for the best; least for a configuration without a measurement."""
+        """The sort key: largest for the best, least for a configuration without a measurement."""
         trial = self.run.good.get(self.index)
         return (False, 0.0) if trial is None else trial.rank
 
 
 def confirm(runs: Sequence[Run], count: int) -> None:
-    """Confirm the best `count` configurations of the runs, which compute the same by different strategies.
+    """Confirm the best `count` configurations of the runs of rival strategies.
 
-    Contenders are also the configuration that a call without measurements takes, the default configuration of the first
-    run, and the fastest default of all runs. Nothing is measured for a `count` below 2, or if the runs measured nothing
+    Further contenders are the configuration of calls without measurements, the default configuration of the first run,
+    and the fastest default of all runs. Nothing is measured for a `count` below 2, or if the runs measured nothing
     themselves.
     """
     if count < 2 or all(run.tally.done == run.tally.resumed for run in runs):
@@ -55,9 +55,9 @@ def confirm(runs: Sequence[Run], count: int) -> None:
 
 
 def _begun_with(runs: Sequence[Run]) -> Contender | None:
-    """The configuration that a call without measurements takes, even if none of its measurements succeeded yet.
+    """Return the configuration of calls without measurements, even if it has no successful measurement yet.
 
-    The first run is the strategy of such a call.
+    The first run has the strategy of such calls.
     """
     known = [(run.known.rank, run, run.known) for run in runs if run.known is not None]
     if known:
@@ -100,7 +100,7 @@ def _in_turns(contenders: Sequence[Contender], first: Contender | None) -> Round
     trial = None if first is None else first.run.good.get(first.index)
     expected = {first: mean_cost(trial.result)} if first is not None and trial is not None else {}
     turns = measure_in_turns(contenders, measured, expected)
-    for one, outcome in turns.outcomes().items():  # the tally itself counts the outcome that is recorded
+    for one, outcome in turns.outcomes().items():  # the tally counts the recorded outcome itself
         spent = sum(each.run_seconds for each in turns.rounds[one] if each is not outcome)
         one.run.tally.measuring_seconds += spent
     return turns

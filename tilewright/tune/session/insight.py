@@ -19,7 +19,7 @@ from ..task import Workload
 from .trials import gist, kind_of
 
 _PAUSE_SECONDS = 300.0
-"""A pause of this many seconds between two records, beyond the time of the second, separates sessions."""
+"""The seconds between two records, beyond the time of the second, that separate sessions."""
 _MOST_CAUSES = 12
 _MOST_CHOICES = 6
 
@@ -36,7 +36,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Cause:
-    """A cause of failures: how often, the first reason in full, and the schedule steps most often at fault."""
+    """A cause of failures: the count, the first reason in full, and the schedule steps most often at fault."""
 
     kind: str
     count: int
@@ -46,7 +46,7 @@ class Cause:
 
 @dataclass(frozen=True)
 class ChoiceInsight:
-    """One choice of a knob: how many measurements have it, their least and their median seconds."""
+    """A choice of a knob: the number of its measurements, and their least and median seconds."""
 
     shown: str
     count: int
@@ -159,12 +159,12 @@ def _knobs(pairs: Sequence[Pair]) -> tuple[KnobInsight, ...]:
     """Return the knobs that take more than one value, the most influential first."""
     last: dict[Any, tuple[Config, float]] = {}
     for inp, result in pairs:
-        if result.error_no == MeasureErrorNo.NO_ERROR:  # an index hashes in no time
+        if result.error_no == MeasureErrorNo.NO_ERROR:  # hashing an index is fast
             config = inp.config
             last[config if config.index is None else config.index] = config, mean_cost(result)
     same: dict[str, dict[int, tuple[Choice, list[float]]]] = {}
     for config, cost in last.values():
-        for name, choice in config.items():  # most are the same objects, which compares faster than their contents
+        for name, choice in config.items():  # most choices are the same objects, and comparing identities is faster
             own = same.setdefault(name, {})
             if (known := own.get(id(choice))) is None:
                 own[id(choice)] = known = (choice, [])

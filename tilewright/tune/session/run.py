@@ -201,7 +201,7 @@ class Run:
 
     @property
     def _room(self) -> int:
-        """How many more configurations may be measured."""
+        """The number of configurations that may still be measured."""
         return self.options.trials - self.tally.done - self.under_way
 
     # The start of a search

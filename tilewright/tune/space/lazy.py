@@ -43,7 +43,7 @@ class Choices(Sequence[Choice]):
         return map(self._at, range(self._count))
 
     def place(self, choice: Choice) -> int | None:
-        """The place of a choice; None if it is none of them."""
+        """Return the index of a choice; None if it is not in the sequence."""
         return self._place(choice)
 
 
@@ -55,11 +55,11 @@ def choices_of(
     make: Callable[[Any], Choice],
     parts: Callable[[Any], Sequence[Any]],
 ) -> Sequence[Choice]:
-    """The choices of a knob, listed if they are few.
+    """Return the choices of a knob, listed if there are few.
 
-    `at` returns the parts (sizes, places, marks) of the choice with a number, and `place` is its inverse. `make` builds
-    a choice from its parts, and `parts` is its inverse. Raises UserError if there are more choices than an index can
-    count.
+    `at` returns the parts (sizes, indices, marks) of a choice by its index, and `place` is its inverse. `make` builds a
+    choice from its parts, and `parts` is its inverse. Raises UserError if there are more choices than an index can
+    represent.
     """
     if count > _LARGEST_LENGTH:
         raise UserError(
@@ -83,10 +83,10 @@ def choices_of(
 
 
 class Splits:
-    """The splits of an extent, in the order of `factors.splits`, each made from its place.
+    """The splits of an extent, in the order of `factors.splits`, each computed from its index.
 
-    The last size varies slowest. `_left(k, product)` counts the ways to choose k more sizes when the chosen ones have
-    this product. There are few products, so that every count is known after a moment.
+    The last size varies slowest. `_left(k, product)` is the number of ways to choose k more sizes when the chosen sizes
+    have this product. There are few products, so all counts are soon cached.
     """
 
     def __init__(self, extent: int, parts: int, tried: Sequence[int], no_tail: bool) -> None:
@@ -97,7 +97,7 @@ class Splits:
         self._left = cache(self._count)
 
     def _next(self, product: int) -> Iterator[tuple[int, int]]:
-        """The sizes that can follow, each with the product that it leads to."""
+        """Yield the possible next sizes, each with the resulting product."""
         for size in self.tried:
             total = product * size
             if total > self.extent:
@@ -113,12 +113,12 @@ class Splits:
     @property
     def count(self) -> int:
         """The number of choices."""
-        for more in range(self.more):  # in this order no count stacks up on another
+        for more in range(self.more):  # in this order, recursion stays shallow
             self._left(more, 1)
         return self._left(self.more, 1)
 
     def at(self, place: int) -> tuple[int, ...]:
-        """The sizes at a place, beginning with -1 for the inferred one."""
+        """Return the sizes at an index, beginning with -1 for the inferred size."""
         sizes, product = [], 1
         for more in range(self.more, 0, -1):
             for size, total in self._next(product):
@@ -131,7 +131,7 @@ class Splits:
         return (-1, *reversed(sizes))
 
     def place(self, sizes: Sequence[int]) -> int | None:
-        """Return the place of some sizes; None if they are not such a split."""
+        """Return the index of sizes; None if they are not such a split."""
         if len(sizes) != self.more + 1 or sizes[0] != -1:
             return None
         place, product = 0, 1
@@ -147,14 +147,14 @@ class Splits:
 
 
 class Orders:
-    """The permutations of `count` things in lexicographic order, as `itertools.permutations` has them."""
+    """The permutations of `count` things in the lexicographic order of `itertools.permutations`."""
 
     def __init__(self, count: int) -> None:
         self.things = count
         self.count = factorial(min(count, 170))
 
     def at(self, place: int) -> tuple[int, ...]:
-        """The permutation at a place."""
+        """Return the permutation at an index."""
         left, order = list(range(self.things)), []
         for rest in range(self.things - 1, -1, -1):
             first, place = divmod(place, factorial(rest))
@@ -162,7 +162,7 @@ class Orders:
         return tuple(order)
 
     def place(self, order: Sequence[int]) -> int | None:
-        """The place of a permutation; None if it is none."""
+        """Return the index of a permutation; None if it is none."""
         left, place = list(range(self.things)), 0
         for one in order:
             if one not in left:
@@ -174,7 +174,7 @@ class Orders:
 
 
 class Words:
-    """Return the tuples of `count` words with at most one `once`; the last word varies fastest."""
+    """The tuples of `count` words with at most one `once`; the last word varies fastest."""
 
     def __init__(self, words: Sequence[str], count: int, once: str) -> None:
         self.words = tuple(words)
@@ -183,14 +183,14 @@ class Words:
         self.count = self._left(count, False)
 
     def _left(self, more: int, used: bool) -> int:
-        """How many tuples of `more` words there are, with `once` used or not."""
+        """Return the number of tuples of `more` words, after `once` was used or not."""
         special = self.words.count(self.once)
         others = len(self.words) - special
         free: int = others**more
         return free if used or not more else free + special * more * others ** (more - 1)
 
     def at(self, place: int) -> tuple[str, ...]:
-        """The words at a place."""
+        """Return the words at an index."""
         found: list[str] = []
         used = False
         for more in range(self.places - 1, -1, -1):
@@ -206,7 +206,7 @@ class Words:
         return tuple(found)
 
     def place(self, marks: Sequence[str]) -> int | None:
-        """Return the place of some words; None if they are not such a tuple."""
+        """Return the index of words; None if they are not such a tuple."""
         if len(marks) != self.places:
             return None
         place, used = 0, False

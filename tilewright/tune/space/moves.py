@@ -1,4 +1,4 @@
-"""Steps through a space: to neighbours, and to crossings of two points."""
+"""Steps through a space: to neighbours, and to crossovers of two points."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _MOST_COMPARED = 2048
 
 
 class Moves:
-    """Random steps; points that predicates rule out are left out, so that fewer points than requested may come back.
+    """Random steps. Points that predicates rule out are left out, so fewer points than requested may be returned.
 
-    A split moves to one of the splits nearest to it (sizes in powers of two) as often as to any other one.
+    Half of a split's moves go to the splits nearest to it (sizes in powers of two).
     """
 
     def __init__(self, space: Space, rng: np.random.Generator) -> None:

@@ -129,7 +129,7 @@ def before_activation(layer: CalledLayer, grad: Any, tensors: tuple[Any, ...], k
 
 
 def linear_pass(ctx: Any, grad: Any, x: Any, weight: Any, kernels: Kernels) -> Run:
-    """Return a function of `grad`, input and weight: the gradients of the four tensors, if they are asked for.
+    """Return a function of `grad`, input and weight that computes the requested gradients of the four tensors.
 
     `grad` is the gradient with respect to the sums, as `CalledLayer.arranged` returns it. The gradient of the residual
     is the last argument of the function.

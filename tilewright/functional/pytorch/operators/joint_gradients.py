@@ -78,7 +78,7 @@ def gradients(
 
 
 def prepared_pass(x: Any, weight: Any, biased: bool, options: ConvolutionOptions, kind: Any) -> Any:
-    """Return the executor of all passes like this one: the four gradients of a layer, by `run(grad, x, weight, ...)`.
+    """Return the executor of such passes, which returns the four gradients of a layer: `run(grad, x, weight, ...)`.
 
     `kind` is the type of the gradients with respect to the weight and the bias.
     """

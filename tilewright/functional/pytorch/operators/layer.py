@@ -156,8 +156,8 @@ class CalledLayer:
     def adds_up_bias(self, x: Any, wanted: Sequence[bool], biased: bool) -> bool:
         """Return whether one kernel of ours computes the gradients with respect to weight and bias.
 
-        The kernel serves only passes that are not differentiated again. `wanted` says which tensors of the layer have
-        gradients, and `biased` whether it has a bias.
+        The kernel serves only passes that are not differentiated again. `wanted` flags the tensors of the layer that
+        have gradients, and `biased` whether it has a bias.
         """
         both = wanted[1] and wanted[2] and biased
         ours = both and self.small and not self.transposed and x.is_cuda

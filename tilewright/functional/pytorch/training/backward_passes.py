@@ -97,7 +97,7 @@ class _Executors(NamedTuple):
 
 
 def _prepared(ctx: Any, grad: Any, tensors: tuple[Any, ...]) -> Callable[..., Gradients]:
-    """Return the function that runs passes like this one, of the argument of the pass and the saved tensors."""
+    """Return the function that runs such passes, of the pass's argument and the saved tensors."""
     call, layer = ctx.call, ctx.call.layer
     x, weight, _, _ = tensors
     of_x, of_weight = ctx.needs_input_grad[:2]
