@@ -18,6 +18,9 @@ MOST_LINES = 450
 HEAVY = ("llvmlite", "pyopencl", "cuda", "torch", "matplotlib", "typer", "rich", "tempfile", "urllib")
 TABLES = "core/other_paths core/refusals core/views compat/legacy/spellings runtime/packed".split()
 """Files that import modules named in tables: hooks, old paths, and modules that register functions or templates."""
+ENUMERATIONS = ("codegen/llvm/float32", "functional/programs/cuda_kernels", "functional/programs/launcher")
+ENUMERATIONS += ("report/inline_svg", "runtime/cuda_driver", "runtime/orc", "schedule/stage_view")
+"""Files with rows of numbers that belong together: codes of an interface, sides of a frame, parts of a constant."""
 ERRORS = ("UserError", "UserTypeError", "UserAttributeError", "AbsentDeviceError")
 
 
@@ -33,6 +36,7 @@ class File(NamedTuple):
     asserts: list[int]
     unfixed: list[int]
     hidden: list[int]
+    rows: list[int]
 
     def at(self, lines: Iterable[int]) -> list[str]:
         """`file:line` of each line."""
@@ -49,6 +53,7 @@ def _read(path: Path) -> File:
     text = path.read_text(encoding="utf-8")
     module = ast.parse(text, str(path))
     stars, bare, asserts, unfixed, hidden = [], [], [], [], []
+    rows = [node.lineno for node in module.body if isinstance(node, ast.Assign) and _is_row_of_numbers(node)]
     for node in ast.walk(module):
         if isinstance(node, ast.ImportFrom) and any(name.name == "*" for name in node.names):
             stars.append(node.lineno)
@@ -63,8 +68,17 @@ def _read(path: Path) -> File:
             hidden += [node.lineno] if name.startswith((".", "tilewright")) else []
     classes = [node.name for node in module.body if isinstance(node, ast.ClassDef) and node.name[0] != "_"]
     return File(
-        path, len(text.splitlines()), bool(ast.get_docstring(module)), classes, stars, bare, asserts, unfixed, hidden
-    )
+        path, len(text.splitlines()), bool(ast.get_docstring(module)),
+        classes, stars, bare, asserts, unfixed, hidden, rows,
+    )  # fmt: skip
+
+
+def _is_row_of_numbers(node: ast.Assign) -> bool:
+    """Return whether an assignment gives several private names numbers, or tuples of numbers."""
+    names = node.targets[0].elts if isinstance(node.targets[0], ast.Tuple) else []
+    values = node.value.elts if isinstance(node.value, ast.Tuple) else []
+    numbers = [v for v in values if isinstance(v, ast.Tuple) or isinstance(getattr(v, "value", ""), (int, float))]
+    return bool(numbers) and any(isinstance(name, ast.Name) and name.id.startswith("_") for name in names)
 
 
 def test_files_are_short() -> None:
@@ -100,6 +114,13 @@ def test_own_modules_are_imported_by_statements() -> None:
     assert not found, f"write `from . import ...` in the function, or hook a function in (core/views.py): {found}"
 
 
+def test_each_constant_has_a_line() -> None:
+    """Named for a quantity and unit, instead of a row such as `_SINGLE, _SPLIT, _BYTES = 6.68, 26.8, 12.8`."""
+    allowed = {PACKAGE / f"{name}.py" for name in ENUMERATIONS}
+    found = [place for file in files() if file.path not in allowed for place in file.at(file.rows)]
+    assert not found, f"one line per constant, named for its quantity and unit: {found}"
+
+
 def test_no_bare_except() -> None:
     found = [place for file in files() for place in file.at(file.bare)]
     assert not found, f"name the exceptions caught: {found}"
@@ -126,7 +147,8 @@ def test_rules_see_what_they_forbid(tmp_path: Path) -> None:
     path.write_text("from os import *\ntry:\n    assert 1\nexcept:\n    raise UserError('no')\n", encoding="utf-8")
     with path.open("a", encoding="utf-8") as file:
         file.write("import_module('os')\nimport_module('.a', __package__)\nimport_module(f'tilewright.{a}')\n")
-    assert _read(path) == File(path, 8, False, [], [1], [4], [3], [5], [7, 8])
+        file.write("_A, _B = 1, 'text'\n_C, _D = 'a', 'b'\n_E, _F = [], (1, 2)\n")
+    assert _read(path) == File(path, 11, False, [], [1], [4], [3], [5], [7, 8], [9, 11])
 
 
 def test_importing_tilewright_loads_nothing_heavy() -> None:

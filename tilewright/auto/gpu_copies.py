@@ -56,7 +56,7 @@ class PreparedFactors:
         Schedules the kernel that unfolds a factor, given both factors and the product; returns the new factors.
     placed : tuple of Operation
         Stages that the copies compute, so that they are not inlined.
-    turned : bool
+    transposes : bool
         Whether the right factor of a plain product is transposed, which only warpgroups read faster.
     """
 
@@ -66,7 +66,7 @@ class PreparedFactors:
     copy: Callable[[ScheduleHandle], None] = lambda s: None
     unfold: Callable[[ScheduleHandle, Factors, Tensor], Factors] = lambda s, factors, product: factors
     placed: tuple[Operation, ...] = ()
-    turned: bool = False
+    transposes: bool = False
 
     def cycles(self, machine: Machine) -> float:
         """Return the cycles of kernels that read and write these bytes in memory."""
@@ -78,13 +78,13 @@ class PreparedFactors:
 def copies_for(flow: Dataflow, form: Form, op: ComputeOp) -> Iterator[tuple[Form, PreparedFactors]]:
     """Yield the products of copied factors, with the copies."""
     if form[1].element and len(form[0].depth) == 1:
-        yield from _turned(form, op)
+        yield from _with_transposed_factor(form, op)
     elif form[1].element:
         yield from _with_terms_last(flow, form, op)
         yield from _unfolded(form)
 
 
-def _turned(form: Form, op: ComputeOp) -> Iterator[tuple[Form, PreparedFactors]]:
+def _with_transposed_factor(form: Form, op: ComputeOp) -> Iterator[tuple[Form, PreparedFactors]]:
     """Yield the product of a transposed copy of the right factor, if its rows lie along the columns."""
     axes, of = form
     made = of.contraction
@@ -98,7 +98,7 @@ def _turned(form: Form, op: ComputeOp) -> Iterator[tuple[Form, PreparedFactors]]
         changed = axes, replace(of, contraction=replace(made, columns=columns))
         words = f"a transposed copy of {source.name}"
         copy = partial(_transpose, source=source, reader=op)
-        yield changed, PreparedFactors("of a copy", words, (bytes_of(source),), copy, turned=True)
+        yield changed, PreparedFactors("of a copy", words, (bytes_of(source),), copy, transposes=True)
 
 
 def _transpose(s: ScheduleHandle, source: Tensor, reader: ComputeOp) -> None:

@@ -82,7 +82,7 @@ def _pays(form: Form, copies: PreparedFactors | None, strategy: Any) -> bool:
     """Return whether a strategy fits the order of columns and, with copied factors, may be faster."""
     if isinstance(strategy, Mma) and strategy.tile is wgmma_tiles.TurnedWgmmaTile and len(form[0].columns) > 1:
         return False
-    return copies is None or (isinstance(strategy, Mma) and (strategy.tile.warpgroups or not copies.turned))
+    return copies is None or (isinstance(strategy, Mma) and (strategy.tile.warpgroups or not copies.transposes))
 
 
 def _way(

@@ -24,10 +24,29 @@ from ..tensor.axis import thread_axis
 from ..tensor.tensor import placeholder
 from ..tune.model.machine import Rates
 
-_REPEAT, _MILLISECONDS = 5, 10.0
-_THREADS, _BLOCKS_EACH = 256, 8
-_READ, _SUMS, _STEPS, _CHAIN, _MEETINGS, _SMALL_BLOCKS = 16, 8, 512, 1024, 256, 1024
-_L2_BYTES, _MEMORY_BYTES, _L1_WORDS = 1 << 24, 1 << 28, 4096
+_REPETITIONS = 5
+"""Repetitions of each measurement."""
+_LEAST_MILLISECONDS = 10.0
+"""The least milliseconds per repetition."""
+_BLOCK_THREADS = 256
+_BLOCKS_PER_MULTIPROCESSOR = 8
+"""Threads per block, and blocks per multiprocessor, of kernels that fill the GPU."""
+_LOADS_PER_THREAD = 16
+"""Loads per thread of the kernels that read from the L2 cache and from memory."""
+_SUMS_PER_THREAD = 8
+"""Independent sums of the kernel of multiply-adds."""
+_STEPS = 512
+"""Multiply-adds per sum, and loads per thread from the L1 cache."""
+_CHAINED_LOADS = 1024
+"""Loads of a chain."""
+_BARRIERS = 256
+"""Steps, each of two barriers, of the kernel of barriers."""
+_SMALL_BLOCKS_PER_MULTIPROCESSOR = 1024
+"""Blocks of the kernel of many small blocks."""
+_L2_BYTES = 1 << 24
+_MEMORY_BYTES = 1 << 28
+_L1_WORDS = 4096
+"""Sizes of the data that fit the L2 cache, only memory, and the L1 cache."""
 KERNELS = 9
 """Kernels that are built and timed, each for about a second."""
 
@@ -64,7 +83,7 @@ class _Bench:
         module = build(create_schedule(b.op), [a, b], self.on.kind)
         arrays = [array(data, self.on), empty((blocks * threads,), str(data.dtype), self.on)]
         timed = module.time_evaluator(
-            module.entry_name, self.on, number=10, repeat=_REPEAT, min_repeat_ms=_MILLISECONDS
+            module.entry_name, self.on, number=10, repeat=_REPETITIONS, min_repeat_ms=_LEAST_MILLISECONDS
         )
         found = float(timed(*arrays).median)
         self.step()
@@ -74,32 +93,39 @@ class _Bench:
 def calibrate(on: Device, step: Callable[[], None] = lambda: None) -> Rates:
     """Measure the rates of a device; `step` is called for each of `KERNELS` kernels."""
     bench = _Bench(on, step)
-    many = bench.processors * _BLOCKS_EACH
+    many = bench.processors * _BLOCKS_PER_MULTIPROCESSOR
     ones = np.ones(32, np.float32)
     launch = bench.seconds(_copy, 1, 32, ones)
-    busy = bench.seconds(_multiply, many, _THREADS, ones) - launch
-    clock = many * _THREADS * _SUMS * _STEPS / (bench.processors * bench.lanes) / busy
+    busy = bench.seconds(_multiply, many, _BLOCK_THREADS, ones) - launch
+    clock = many * _BLOCK_THREADS * _SUMS_PER_THREAD * _STEPS / (bench.processors * bench.lanes) / busy
     cycles = bench.processors * clock
 
     def read(size: int) -> float:
-        blocks = size // (4 * _THREADS * _READ)
-        spent = bench.seconds(_read, blocks, _THREADS, np.ones(blocks * _THREADS * _READ, np.float32)) - launch
-        return blocks * _THREADS * _READ * 4 / spent / cycles
+        blocks = size // (4 * _BLOCK_THREADS * _LOADS_PER_THREAD)
+        spent = (
+            bench.seconds(
+                _read, blocks, _BLOCK_THREADS, np.ones(blocks * _BLOCK_THREADS * _LOADS_PER_THREAD, np.float32)
+            )
+            - launch
+        )
+        return blocks * _BLOCK_THREADS * _LOADS_PER_THREAD * 4 / spent / cycles
 
-    again = bench.seconds(_read_again, many, _THREADS, np.ones(_L1_WORDS, np.float32)) - launch
+    again = bench.seconds(_read_again, many, _BLOCK_THREADS, np.ones(_L1_WORDS, np.float32)) - launch
     links = (np.arange(1 << 20, dtype=np.int64) + 32 * 1031) % (1 << 20)
     chain = bench.seconds(_chase, 1, 32, links.astype(np.int32)) - launch
     near = bench.seconds(_chase_shared, 1, 32, np.roll(np.arange(1024, dtype=np.int32), 33)) - launch
-    meetings = bench.seconds(_meet, 1, _THREADS, np.ones(_THREADS, np.float32)) - launch
-    small = bench.seconds(_copy, bench.processors * _SMALL_BLOCKS, 32, np.ones(32, np.float32)) - launch
-    shared_latency = near * clock / _CHAIN
+    meetings = bench.seconds(_meet, 1, _BLOCK_THREADS, np.ones(_BLOCK_THREADS, np.float32)) - launch
+    small = (
+        bench.seconds(_copy, bench.processors * _SMALL_BLOCKS_PER_MULTIPROCESSOR, 32, np.ones(32, np.float32)) - launch
+    )
+    shared_latency = near * clock / _CHAINED_LOADS
     return Rates(
         launch_seconds=launch,
-        l2_latency_cycles=chain * clock / _CHAIN,
+        l2_latency_cycles=chain * clock / _CHAINED_LOADS,
         shared_latency_cycles=shared_latency,
-        barrier_cycles=max(1.0, (meetings * clock / _MEETINGS - shared_latency) / 2),
-        block_start_cycles=small * clock / _SMALL_BLOCKS,
-        l1_bytes_per_cycle=many * _THREADS * 4 * _STEPS / again / cycles,
+        barrier_cycles=max(1.0, (meetings * clock / _BARRIERS - shared_latency) / 2),
+        block_start_cycles=small * clock / _SMALL_BLOCKS_PER_MULTIPROCESSOR,
+        l1_bytes_per_cycle=many * _BLOCK_THREADS * 4 * _STEPS / again / cycles,
         l2_bytes_per_cycle=read(_L2_BYTES),
         memory_bytes_per_cycle=read(_MEMORY_BYTES),
         l2_capacity_bytes=0.75 * on.attributes.l2_cache_bytes,
@@ -115,20 +141,22 @@ def _copy(ib: Any, a: Any, b: Any, block: Any, thread: Any) -> None:
 
 
 def _multiply(ib: Any, a: Any, b: Any, block: Any, thread: Any) -> None:
-    sums = ib.allocate("float32", (_SUMS,), "sums", scope="local")
-    for k in range(_SUMS):
+    sums = ib.allocate("float32", (_SUMS_PER_THREAD,), "sums", scope="local")
+    for k in range(_SUMS_PER_THREAD):
         sums[k] = a[(thread + k) % 32]
     with ib.for_range(0, _STEPS, "r"):
-        for k in range(_SUMS):
+        for k in range(_SUMS_PER_THREAD):
             sums[k] = sums[k] * sums[k] + sums[k]
     total = sums[0]
-    for k in range(1, _SUMS):
+    for k in range(1, _SUMS_PER_THREAD):
         total = total + sums[k]
-    b[block * _THREADS + thread] = total
+    b[block * _BLOCK_THREADS + thread] = total
 
 
 def _read(ib: Any, a: Any, b: Any, block: Any, thread: Any) -> None:
-    _sum(ib, a, b, block, thread, _READ, lambda r: (block * _READ + r) * _THREADS + thread)
+    _sum(
+        ib, a, b, block, thread, _LOADS_PER_THREAD, lambda r: (block * _LOADS_PER_THREAD + r) * _BLOCK_THREADS + thread
+    )
 
 
 def _read_again(ib: Any, a: Any, b: Any, block: Any, thread: Any) -> None:
@@ -141,13 +169,13 @@ def _sum(ib: Any, a: Any, b: Any, block: Any, thread: Any, steps: int, place: Ca
     with ib.for_range(0, steps // 16, "r") as r:
         for k in range(16):  # this many loads are in flight at once
             total[0] = total[0] + a[place(r * 16 + k)]
-    b[block * _THREADS + thread] = total[0]
+    b[block * _BLOCK_THREADS + thread] = total[0]
 
 
 def _chase(ib: Any, a: Any, b: Any, block: Any, thread: Any) -> None:
     at = ib.allocate("int32", (1,), "at", scope="local")
     at[0] = 0
-    with ib.for_range(0, _CHAIN, "r"):
+    with ib.for_range(0, _CHAINED_LOADS, "r"):
         at[0] = a[at[0]]
     b[thread] = at[0]
 
@@ -158,18 +186,18 @@ def _chase_shared(ib: Any, a: Any, b: Any, block: Any, thread: Any) -> None:
     with ib.for_range(0, 32, "k") as k:
         links[k * 32 + thread] = a[k * 32 + thread]
     at[0] = 0
-    with ib.for_range(0, _CHAIN, "r"):
+    with ib.for_range(0, _CHAINED_LOADS, "r"):
         at[0] = links[at[0]]
     b[thread] = at[0]
 
 
 def _meet(ib: Any, a: Any, b: Any, block: Any, thread: Any) -> None:
-    row = ib.allocate("float32", (_THREADS,), "row", scope="shared")
+    row = ib.allocate("float32", (_BLOCK_THREADS,), "row", scope="shared")
     value = ib.allocate("float32", (1,), "value", scope="local")
     value[0] = a[thread]
-    with ib.for_range(0, _MEETINGS, "r"):
+    with ib.for_range(0, _BARRIERS, "r"):
         row[thread] = value[0]
-        value[0] = row[(thread + 1) % _THREADS]
+        value[0] = row[(thread + 1) % _BLOCK_THREADS]
     b[thread] = value[0]
 
 

@@ -22,7 +22,9 @@ from .commands import FAILED, INTERRUPTED
 _HOUSE = str(Path(__file__).resolve().parent.parent) + os.sep
 _STARTED_AS = sys.argv[0]
 _T = TypeVar("_T")
-_PART, _MOST_BYTES = 1 << 20, 64 << 20
+_PART_BYTES = 1 << 20
+_MOST_BYTES = 64 << 20
+"""Bytes read from a script at a time, and altogether."""
 
 
 def run_script(script: Path, arguments: Sequence[str]) -> int:
@@ -74,7 +76,7 @@ def _source(script: Path) -> bytes:
                 os.set_blocking(file.fileno(), True)
             while (part is None or part) and len(source) <= _MOST_BYTES:
                 source += part or b""
-                part = file.read(_PART)
+                part = file.read(_PART_BYTES)
     except OSError as error:
         raise _no_script(f"cannot read {script}: {error.strerror}") from error
     if part:

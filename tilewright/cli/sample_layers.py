@@ -8,7 +8,8 @@ from math import prod
 
 from ..functional.arguments.problem import AVG_POOL, CONV, MAX_POOL, TRANSPOSED, Problem
 
-_MOST_FLOP, _MOST_ELEMENTS = 3e8, 3_000_000
+_MOST_FLOP = 3e8
+_MOST_ELEMENTS = 3_000_000
 _TYPES = ("float32", "float32", "float32", "bfloat16", "float16", "float64")
 
 

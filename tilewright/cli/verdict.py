@@ -27,7 +27,9 @@ from ..tune.task import Program
 from .search import strategy_name
 
 UNTUNED = "untuned"
-_REPEAT, _MILLISECONDS = 11, 10
+_REPETITIONS = 11
+_LEAST_MILLISECONDS = 10
+"""Repetitions of a measurement, and the least milliseconds of each."""
 _COLUMNS = (Column("", right=False), Column("time"), Column("GFLOPS"), Column("× untuned"), Column("max error"))
 
 
@@ -89,10 +91,10 @@ def compare(
             rows = _time_in_turns(ours)
         if has_torch():
             say("PyTorch: timing")
-            rows.append(torch_row(trial, on, _REPEAT))
+            rows.append(torch_row(trial, on, _REPETITIONS))
             step()
         say("NumPy: timing")
-        rows.append(numpy_row(trial, _REPEAT))
+        rows.append(numpy_row(trial, _REPETITIONS))
         step()
     return rows
 
@@ -117,7 +119,7 @@ def _candidate(name: str, program: Program, target: Target, on: Device, trial: C
         return _Candidate(replace(row, failure=failure.message if isinstance(failure, UserError) else str(failure)))
 
     def once(runs: int) -> float:
-        timer = module.time_evaluator(module.entry_name, on, number=runs, min_repeat_ms=_MILLISECONDS)
+        timer = module.time_evaluator(module.entry_name, on, number=runs, min_repeat_ms=_LEAST_MILLISECONDS)
         return float(timer(*arrays).mean)
 
     return _Candidate(replace(row, max_error=off, failure=wrong), None if wrong else once)
@@ -125,9 +127,9 @@ def _candidate(name: str, program: Program, target: Target, on: Device, trial: C
 
 def _time_in_turns(candidates: Sequence[_Candidate]) -> list[RungOutcome]:
     """Time the programs in turns, so that other load on the machine affects all of them."""
-    able = [(c.row.name, c.once, *plan(c.once(1), _REPEAT)) for c in candidates if c.once is not None]
+    able = [(c.row.name, c.once, *plan(c.once(1), _REPETITIONS)) for c in candidates if c.once is not None]
     seconds: dict[str, list[float]] = {name: [] for name, *_ in able}
-    for turn in range(_REPEAT):
+    for turn in range(_REPETITIONS):
         for name, once, runs, repeats in able:
             if turn < repeats:
                 seconds[name].append(once(runs))

@@ -60,7 +60,9 @@ def is_short(kernel: Sizes, dilation: Sizes, padding: Sizes) -> bool:
     """
     (top, left, bottom, right), (rows, reach) = padding, (extent - 1 for extent in extents(kernel, dilation))
     line = rows == top == bottom == 0
-    return bool(line and kernel[1] <= _SHORT_TAPS and reach <= _SHORT_REACH and max(left, right) <= reach)
+    return bool(line and kernel[1] <= _MOST_SHORT_TAPS and reach <= _MOST_SHORT_REACH and max(left, right) <= reach)
 
 
-_SHORT_TAPS, _SHORT_REACH = 8, 12
+_MOST_SHORT_TAPS = 8
+_MOST_SHORT_REACH = 12
+"""The taps, and the elements that they span, up to which a window along a line is short."""

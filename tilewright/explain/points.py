@@ -17,10 +17,10 @@ from ..expr import nodes as n
 from ..expr.nodes import Expr, Var
 from ..expr.numerics import INTRINSICS
 
-POINTS, _THREADS = 192, 6144
-"""The least numbers of warps and threads in a sample: if warps have few lanes, more warps, so that narrow guards are
-met.
-"""
+POINTS = 192
+"""The least number of warps in a sample."""
+_THREADS = 6144
+"""The least number of threads in a sample: if warps have few lanes, there are more warps, to meet narrow guards."""
 Values = np.ndarray | None
 """The value of an expression at each point (rows) in each lane (columns, or one column); None if it is unknown."""
 

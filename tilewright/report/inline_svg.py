@@ -9,7 +9,8 @@ from dataclasses import dataclass
 
 from .units import duration
 
-_WIDTH, _HEIGHT = 420, 260
+_WIDTH = 420
+_HEIGHT = 260
 _LEFT, _RIGHT, _TOP, _BOTTOM = 62, 28, 12, 40  # the last mark may stand at the right edge: room for half of 100,000
 COLORS = 6
 """Colours of the style sheet; a seventh line takes the first again."""

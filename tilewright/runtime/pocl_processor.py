@@ -27,7 +27,10 @@ _AVX2 = {"avx", "avx2", "cx16", "popcnt", "lzcnt", "f16c", "fma", "bmi", "bmi2"}
 _AVX512 = {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"}
 _LIBRARIES = (("skylake-avx512", _AVX2 | _AVX512), ("haswell", _AVX2))
 """Processors that libraries of built-in functions are compiled for, and the features with which PoCL links them."""
-_RECORD, _POINTER, _LONGEST = 2048, struct.calcsize("P"), 32
+_RECORD_BYTES = 2048
+_POINTER_BYTES = struct.calcsize("P")
+_MOST_NAME_BYTES = 32
+"""Bytes to read of PoCL's description of a device, per pointer in it, and of a name."""
 _given: list[Any] = []
 """The memory of the names that PoCL's description points to."""
 
@@ -50,7 +53,7 @@ def name_processor(device: Any) -> bool:
         return False
     text = ctypes.create_string_buffer(name.encode())
     _given.append(text)
-    ctypes.c_void_p.from_address(places[0] + _POINTER).value = ctypes.addressof(text)
+    ctypes.c_void_p.from_address(places[0] + _POINTER_BYTES).value = ctypes.addressof(text)
     return True
 
 
@@ -68,12 +71,12 @@ def _places(record: int, texts: tuple[str, ...]) -> Iterator[int]:
     wanted = [text.encode() + b"\0" for text in texts]
     try:
         with open("/proc/self/mem", "rb", buffering=0) as memory:
-            held = _read(memory.fileno(), record, _RECORD)
-            pointers = struct.unpack_from(f"{len(held) // _POINTER}P", held)
+            held = _read(memory.fileno(), record, _RECORD_BYTES)
+            pointers = struct.unpack_from(f"{len(held) // _POINTER_BYTES}P", held)
             for at in range(len(pointers) - len(wanted) + 1):
                 found = zip(pointers[at:], wanted, strict=False)
-                if all(_read(memory.fileno(), pointer, _LONGEST).startswith(text) for pointer, text in found):
-                    yield record + at * _POINTER
+                if all(_read(memory.fileno(), pointer, _MOST_NAME_BYTES).startswith(text) for pointer, text in found):
+                    yield record + at * _POINTER_BYTES
     except OSError:  # a system without the file, or one that keeps it closed
         return
 

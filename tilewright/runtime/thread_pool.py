@@ -30,8 +30,12 @@ CHUNK_CYCLES = 2_500
 """The shortest piece of a loop that a thread claims, about 1 µs: a claim takes a fiftieth of that."""
 DEAL_CYCLES = 650
 """The cost of distributing a loop, per thread that looks for its share: an empty loop on 16 threads takes 4 µs."""
-_COSTS_AT, _POOL_BYTES, _TICKET_BYTES = 1024, 2048, 128
-"""The offset of the costs of loops in a pool; the bytes of a pool without its tickets, and of one ticket."""
+_COSTS_OFFSET = 1024
+"""The offset, in bytes, of the costs of loops in a pool."""
+_POOL_BYTES = 2048
+"""The bytes of a pool without its tickets."""
+_TICKET_BYTES = 128
+"""The bytes of a ticket."""
 _BY_TEAM = "tilewright_parallel_for_by_team"
 _NAMES = ("tilewright_worker", "tilewright_end_pool", "tilewright_pool", "tilewright_team", _BY_TEAM)
 _WORDS = {"x86_64": ("202", "pause"), "aarch64": ("98", "yield")}
@@ -84,7 +88,7 @@ class _Code:
             text = text.replace(f"declare {call}", f"define internal {call} {{ ret {call[:3]} 0 }}")
         for name, cycles in (("SPIN", SPIN_CYCLES), ("CHUNK", CHUNK_CYCLES), ("DEAL", DEAL_CYCLES)):
             text = text.replace(f"i64 {name}_CYCLES", f"i64 {cycles}")
-        text = text.replace("TICKETS_AT", str(_POOL_BYTES)).replace("COSTS_AT", str(_COSTS_AT))
+        text = text.replace("TICKETS_AT", str(_POOL_BYTES)).replace("COSTS_AT", str(_COSTS_OFFSET))
         names = [*OF_THREADS, *_NAMES]
         held, found = link(compiled_for_host(text), names, {})
         keep_for_ever(held)
@@ -140,7 +144,7 @@ class ThreadPool:
     def costs(self) -> list[Cost]:
         """The costs of loops that have run, as stored in the pool: changing one changes how the loop runs next."""
         pool = _code().current.value if self.ready else None
-        kept = (Cost * _LOOPS).from_address(pool + _COSTS_AT) if pool else ()
+        kept = (Cost * _LOOPS).from_address(pool + _COSTS_OFFSET) if pool else ()
         return [cost for cost in kept if cost.body]
 
     def set_number(self, number: int | None) -> None:

@@ -20,8 +20,10 @@ from .shapes import moved
 from .statements import StatementBuilder, computed_by, elements, product
 from .tensor import full
 
-_MANY_LANES, _FEW_UPDATES = 4096, 64
-"""On a grid, a thread takes a whole lane from this number of lanes on, or up to this number of updates per lane."""
+_LEAST_LANES = 4096
+"""The number of lanes from which a thread on a grid applies all updates of a lane."""
+_MOST_FEW_UPDATES = 64
+"""The updates per lane up to which a thread on a grid applies all of them."""
 _OWNERS = 4096
 """Otherwise, the elements of a lane are distributed over this number of threads."""
 Combine = Callable[[Any, Any], Any]
@@ -279,7 +281,11 @@ def _scattered(
                 with ib.if_scope(o.all_of(inside, *mine)):
                     out[place] = combine(out[place], new[update])
 
-        few = isinstance(lanes, int) and lanes < _MANY_LANES and not (isinstance(count, int) and count < _FEW_UPDATES)
+        few = (
+            isinstance(lanes, int)
+            and lanes < _LEAST_LANES
+            and not (isinstance(count, int) and count < _MOST_FEW_UPDATES)
+        )
         if not (statement.on_grid and few):
             statement.each(elements(source), copy)
             statement.each(lanes, of_lane)

@@ -13,7 +13,8 @@ from ..counting import AccessCount
 from ..explanation_data import ExplanationData
 from .svg import FONT, Picture
 
-_CELL, _ROW = 23.0, 24.0
+_CELL_WIDTH = 23.0
+_ROW_HEIGHT = 24.0
 _NARROW = 4
 """Lanes that are listed in a cell; of more, their number is."""
 
@@ -73,7 +74,7 @@ def draw_banks(access: AccessCount, memory: WarpMemory, warp: int) -> Picture:
     made.text(0, y, "bank", 10, "faint")
     left = 66.0
     for bank in range(memory.banks):
-        made.text(left + (bank + 0.5) * _CELL, y, str(bank), 9, "faint", "middle")
+        made.text(left + (bank + 0.5) * _CELL_WIDTH, y, str(bank), 9, "faint", "middle")
     y += 6
     for phase in found:
         name = "all lanes" if len(found) == 1 else f"lanes {phase.lanes[0]}–{phase.lanes[-1]}"
@@ -87,16 +88,16 @@ def _draw_phase(made: Picture, phase: Phase, left: float, top: float) -> float:
     shown = min(phase.cycles, 8)
     for row in range(shown):
         for bank, words in enumerate(phase.words):
-            x, y = left + bank * _CELL, top + row * _ROW
+            x, y = left + bank * _CELL_WIDTH, top + row * _ROW_HEIGHT
             if row >= len(words):
-                made.rect(x, y, _CELL, _ROW, "box", stroke=0.5)
+                made.rect(x, y, _CELL_WIDTH, _ROW_HEIGHT, "box", stroke=0.5)
                 continue
             who = words[row]
             kind = "h0" if row == 0 else "h1"
             lanes = ", ".join(map(str, who))
-            made.rect(x, y, _CELL, _ROW, f"{kind} apart", f"bank {bank}, cycle {row}: lanes {lanes}")
-            _name_lanes(made, who, x + _CELL / 2, y)
-    bottom = top + shown * _ROW
+            made.rect(x, y, _CELL_WIDTH, _ROW_HEIGHT, f"{kind} apart", f"bank {bank}, cycle {row}: lanes {lanes}")
+            _name_lanes(made, who, x + _CELL_WIDTH / 2, y)
+    bottom = top + shown * _ROW_HEIGHT
     if phase.cycles > shown:
         made.text(left, bottom + 14, f"... {phase.cycles - shown} more rows", 10, "bad")
         bottom += 18
@@ -105,9 +106,9 @@ def _draw_phase(made: Picture, phase: Phase, left: float, top: float) -> float:
 
 def _name_lanes(made: Picture, who: Sequence[int], middle: float, top: float) -> None:
     if len(who) > _NARROW:
-        made.text(middle, top + _ROW / 2 + 3, f"×{len(who)}", 9, "mono", "middle")
+        made.text(middle, top + _ROW_HEIGHT / 2 + 3, f"×{len(who)}", 9, "mono", "middle")
         return
     lines = [who[k : k + 2] for k in range(0, len(who), 2)] if len(who) > 1 else [who]
     for k, part in enumerate(lines):
-        y = top + _ROW / 2 + 3 + (k - (len(lines) - 1) / 2) * 9
+        y = top + _ROW_HEIGHT / 2 + 3 + (k - (len(lines) - 1) / 2) * 9
         made.text(middle, y, " ".join(map(str, part)), 8 if len(who) > 1 else 9, "mono", "middle")

@@ -12,7 +12,10 @@ from ...tensor.script import ScriptOp
 from ...tensor.tensor import ComputeOp
 from .svg import FONT, Picture, text_width
 
-_LINE, _PAD, _ACROSS, _DOWN = 18.0, 8.0, 70.0, 26.0
+_LINE_HEIGHT = 18.0
+_PADDING = 8.0
+_GAP_ACROSS = 70.0
+_GAP_DOWN = 26.0
 
 
 @dataclass(frozen=True)
@@ -43,8 +46,8 @@ def draw_stages(schedule: Schedule) -> Picture:
         y = FONT + 44.0
         for stage in own:
             boxes[stage.id] = _place(schedule, stage, x, y, width)
-            y += boxes[stage.id].height + _DOWN
-        x += width + _ACROSS
+            y += boxes[stage.id].height + _GAP_DOWN
+        x += width + _GAP_ACROSS
     for stage in schedule.in_order():
         for reader in schedule.readers(stage.id):
             _flow(made, boxes[stage.id], boxes[reader.id])
@@ -100,31 +103,31 @@ def _loops(stage: Stage) -> list[tuple[object, str, bool]]:
 
 def _width(schedule: Schedule, stage: Stage) -> float:
     texts = [*_head(schedule, stage), *(f"for {text}" for _, text, _ in _loops(stage))]
-    return max(text_width(text) for text in texts) + 2 * _PAD
+    return max(text_width(text) for text in texts) + 2 * _PADDING
 
 
 def _place(schedule: Schedule, stage: Stage, x: float, y: float, width: float) -> _Box:
     loops = _loops(stage)
-    top = y + 3 * _LINE + _PAD
-    rows = {axis: top + k * _LINE + _LINE / 2 for k, (axis, _, _) in enumerate(loops)}
-    return _Box(x, y, width, 3 * _LINE + 2 * _PAD + len(loops) * _LINE, rows)
+    top = y + 3 * _LINE_HEIGHT + _PADDING
+    rows = {axis: top + k * _LINE_HEIGHT + _LINE_HEIGHT / 2 for k, (axis, _, _) in enumerate(loops)}
+    return _Box(x, y, width, 3 * _LINE_HEIGHT + 2 * _PADDING + len(loops) * _LINE_HEIGHT, rows)
 
 
 def _draw(made: Picture, schedule: Schedule, stage: Stage, box: _Box) -> None:
     made.rect(box.x, box.y, box.width, box.height, "box", stroke=1.0)
     kind = "h0" if stage.is_placeholder else "h2" if stage.is_output else "h4" if stage.scope is not None else "h3"
-    made.rect(box.x, box.y, box.width, _LINE + 4, f"{kind} apart")
+    made.rect(box.x, box.y, box.width, _LINE_HEIGHT + 4, f"{kind} apart")
     name, *rest = _head(schedule, stage)
-    made.text(box.x + _PAD, box.y + _LINE - 2, name, FONT, "title")
+    made.text(box.x + _PADDING, box.y + _LINE_HEIGHT - 2, name, FONT, "title")
     for k, text in enumerate(rest):
-        made.text(box.x + _PAD, box.y + (k + 2) * _LINE - 1, text, 11, "faint")
+        made.text(box.x + _PADDING, box.y + (k + 2) * _LINE_HEIGHT - 1, text, 11, "faint")
     for axis, text, is_sum in _loops(stage):
-        made.text(box.x + _PAD, box.rows[axis] + 4, f"{'sum' if is_sum else 'for'} {text}", 11, "mono")
+        made.text(box.x + _PADDING, box.rows[axis] + 4, f"{'sum' if is_sum else 'for'} {text}", 11, "mono")
 
 
 def _flow(made: Picture, start: _Box, end: _Box) -> None:
-    x0, y0 = start.x + start.width, start.y + _LINE / 2 + 2
-    x1, y1 = end.x, end.y + _LINE / 2 + 2
+    x0, y0 = start.x + start.width, start.y + _LINE_HEIGHT / 2 + 2
+    x1, y1 = end.x, end.y + _LINE_HEIGHT / 2 + 2
     bend = max(24.0, (x1 - x0) / 2)
     made.path(
         f"M{x0:.1f} {y0:.1f}C{x0 + bend:.1f} {y0:.1f} {x1 - bend:.1f} {y1:.1f} {x1:.1f} {y1:.1f}", "flow", 1.2, "flow"
@@ -133,7 +136,7 @@ def _flow(made: Picture, start: _Box, end: _Box) -> None:
 
 def _attach(made: Picture, start: _Box, end: _Box, at: At) -> None:
     row = end.rows.get(at.axis, end.y + end.height)
-    x0, y0 = start.x + start.width, start.y + start.height - _LINE / 2
+    x0, y0 = start.x + start.width, start.y + start.height - _LINE_HEIGHT / 2
     x1 = end.x
     if end.x <= start.x:  # an odd graph: a stage that is computed in one to the left
         x0, x1 = start.x, end.x + end.width

@@ -16,8 +16,11 @@ from .declarations import CausalDeclaration
 
 _STEPS = 512
 """Iterations of loops that the compiler unrolls."""
-_ROWS, _WARP, _ROUNDS = 256, REFERENCE.hardware.warp, 8
-"""Times in a part of a gradient of the weights; lanes that share one if times lie side by side, and their rounds."""
+_TIMES_PER_PART = 256
+"""Times per part of a gradient of the weights."""
+_WARP = REFERENCE.hardware.warp
+_ROUNDS = 8
+"""Rounds of the lanes that share a part, if times are contiguous."""
 
 
 def times_per_thread(of: Causal) -> int:
@@ -116,7 +119,9 @@ def _keep(s: ScheduleHandle, of: Causal, d: CausalDeclaration, into: Tensor, at:
             s[stage].vectorize(inner)
 
 
-_LANES_BYTES, _CHUNK, _TIMES = 64, 64, 8
+_VECTOR_BYTES = 64
+_CHUNK_TIMES = 64
+_UNROLLED_TIMES = 8
 
 
 def on_cpu(of: Causal, d: CausalDeclaration) -> ScheduleHandle:
@@ -128,8 +133,8 @@ def on_cpu(of: Causal, d: CausalDeclaration) -> ScheduleHandle:
     out, lanes = s[d.result], _lanes(of)
     if of.last:
         i, t, c = d.result.op.axis
-        chunk, t = out.split(t, factor=_CHUNK)
-        to, ti = out.split(t, factor=_TIMES)
+        chunk, t = out.split(t, factor=_CHUNK_TIMES)
+        to, ti = out.split(t, factor=_UNROLLED_TIMES)
         co, cv = out.split(c, factor=lanes)
         out.reorder(i, chunk, co, to, ti, cv)
         out.parallel(out.fuse(i, chunk))
@@ -155,7 +160,7 @@ def _weight_gradient_on_cpu(s: ScheduleHandle, of: Causal, d: CausalDeclaration)
     r, u = parts.op.reduce_axis
     if of.last:
         co, vector = s[parts].split(c, factor=lanes)
-        ro, ri = s[parts].split(r, factor=_TIMES)
+        ro, ri = s[parts].split(r, factor=_UNROLLED_TIMES)
         s[parts].reorder(i, q, co, v, ro, ri, u, k, vector)
     else:
         co, ro, vector = c, r, v
@@ -168,7 +173,7 @@ def _weight_gradient_on_cpu(s: ScheduleHandle, of: Causal, d: CausalDeclaration)
 
 def _lanes(of: Causal) -> int:
     """Neighbours in a vector; a number that divides the channels, so that every vector of them is whole."""
-    lanes = _LANES_BYTES // (8 if of.sums == "float64" else 4)
+    lanes = _VECTOR_BYTES // (8 if of.sums == "float64" else 4)
     return gcd(lanes, of.channels) if of.last else lanes
 
 
@@ -189,9 +194,11 @@ def _vectors(s: ScheduleHandle, of: Causal, d: CausalDeclaration, into: Tensor, 
 def scheduled(of: Causal, target: Target) -> tuple[ScheduleHandle, list[Any], dict[Tensor, Any]]:
     """The schedule of a pass, its arguments, and the buffers of arguments with rows that lie apart."""
     if of.last:
-        part = (1, _ROWS, 1)
+        part = (1, _TIMES_PER_PART, 1)
     else:
-        part = (_WARP, _ROUNDS, times_per_thread(of)) if target.is_gpu else (_lanes(of), _ROWS // _lanes(of), 1)
+        part = (
+            (_WARP, _ROUNDS, times_per_thread(of)) if target.is_gpu else (_lanes(of), _TIMES_PER_PART // _lanes(of), 1)
+        )
     d = CausalDeclaration(of, part)
     schedule = (on_gpu if target.is_gpu else on_cpu)(of, d)
     return schedule, [*d.arguments, *d.sizes.values()], d.binds

@@ -34,7 +34,9 @@ _TERMS_PER_BLOCK = 4096
 _TOGETHER = (8, 4, 6, 5, 7, 3, 2)
 """Candidate numbers of partial sums, one vector each, the best first: an addition waits only for the last addition to
 its own sum."""
-_POWERS, _THREADS, _PARTS = (1, 2, 4, 8), (32, 64, 128, 256, 512, 1024), (1, 2, 4, 8, 16, 32, 64, 128)
+_POWERS = (1, 2, 4, 8)
+_THREADS = (32, 64, 128, 256, 512, 1024)
+_PARTS = (1, 2, 4, 8, 16, 32, 64, 128)
 """Candidates of a tile's fields."""
 PLAIN_THREADS = 32
 """Threads that share a sum if there are no warps."""

@@ -94,7 +94,7 @@ def space(of: Images) -> Space:
 
 def declare(of: Images, data: Tensor, weights: Tensor) -> Tensor:
     """Declare the sums over the padded input and the transposed weights."""
-    return sums_of(of, data, weights, turned=True)
+    return sums_of(of, data, weights, transposed=True)
 
 
 def schedule(of: Images, config: Config, s: ScheduleHandle, t: Tensors) -> None:

@@ -29,7 +29,7 @@ def sums_of(
     data: Tensor,
     weights: Tensor,
     chunk: int = 0,
-    turned: bool = False,
+    transposed: bool = False,
     sliding: int = 0,
     tile: tuple[int, int] = (1, 1),
     bias: Tensor | None = None,
@@ -45,7 +45,7 @@ def sums_of(
         With 0, the padded input keeps its type. Otherwise it is converted to the type of the sums, and in the layout
         NCHW its rows are divided into chunks of `chunk` elements. The chunks are aligned with the input's rows, so the
         input's width must be a multiple of `chunk`.
-    turned : bool
+    transposed : bool
         Whether the weights are read from a transposed copy, in the type of the sums, with filters last.
     sliding : int
         With 0, a sum runs over the rows of the window. Otherwise it runs over all input rows of `sliding` rows of
@@ -61,7 +61,9 @@ def sums_of(
         of once per product.
     """
     rows, columns = (-(-count // whole) * whole for count, whole in zip(of.places, tile, strict=True))
-    kernels = _turned(of, weights) if turned else lambda f, rc, ry, rx: _weight(of, weights, f, rc, ry, rx)
+    kernels = (
+        _transposed_weights(of, weights) if transposed else lambda f, rc, ry, rx: _weight(of, weights, f, rc, ry, rx)
+    )
     per_group, kind = of.per_group, sum_dtype(of.dtype)
     stored, around = kind if chunk or widened else of.dtype, border_for(of, of.seen(rows, columns))
     element = padded_view(of, data, around, stored, chunk if of.layout == "NCHW" else 0)
@@ -147,7 +149,7 @@ def _weight(of: Images, weights: Tensor, f: Any, rc: Any, ry: Any, rx: Any) -> A
     return weights(f, rc, ry, rx)
 
 
-def _turned(of: Images, weights: Tensor) -> Any:
+def _transposed_weights(of: Images, weights: Tensor) -> Any:
     """Return a function that reads weights at (filter, channel of a group, row, column), from a tensor with filters
     last."""
     kind, per_group = sum_dtype(of.dtype), of.per_group

@@ -69,10 +69,10 @@ _LIMITED_CYCLES_FACTOR = 1.01
 def declare(of: Images, data: Tensor, weights: Tensor, config: Config, bias: Tensor | None = None) -> Tensor:
     """Declare the sums over rows in chunks. They start at the bias if there is one."""
     tile = tile_of(config)
-    turned = _weights_of(of, config) is Weights.SHARED
+    transposed = _weights_of(of, config) is Weights.SHARED
     block = prod(config["tile_y"].size[1:]), prod(config["tile_x"].size[1:])
     sliding = tile.rows if tile.window.slides and not row_by_row(config) else 0
-    return sums_of(of, data, weights, tile.chunk, turned, sliding, block, bias)
+    return sums_of(of, data, weights, tile.chunk, transposed, sliding, block, bias)
 
 
 def schedule(of: Images, config: Config, s: ScheduleHandle, t: Tensors) -> None:
@@ -106,7 +106,9 @@ def schedule(of: Images, config: Config, s: ScheduleHandle, t: Tensors) -> None:
         fetch_together(s, planes, list(zip(THREAD_TAGS, counts, strict=True)), _together(of, config))
     held = _weights_of(of, config)
     if held is Weights.SHARED:
-        whole = fits_shared(of, _turned(of, config)) or (of.layout == "NCHW" and of.groups < of.shape[1])
+        whole = fits_shared(of, _transposed_weight_count(of, config)) or (
+            of.layout == "NCHW" and of.groups < of.shape[1]
+        )
         _share_weights(
             of, config, s, (t.weights, weights, sums), (out, block) if whole else (sums, sums.op.reduce_axis[-2]), term
         )
@@ -178,11 +180,11 @@ def _weights_of(of: Images, config: Config) -> Weights:
     """Return the source of a thread's weights: global memory if they exceed the shared memory of a block."""
     held = weights_of(of, tile_of(config))
     whole = held is Weights.SHARED and of.layout == "NCHW"
-    fits = fits_shared(of, _turned(of, config) * config["tile_f"].size[-1], SHARED.most)
+    fits = fits_shared(of, _transposed_weight_count(of, config) * config["tile_f"].size[-1], SHARED.most)
     return held if fits or not whole else Weights.GLOBAL
 
 
-def _turned(of: Images, config: Config) -> int:
+def _transposed_weight_count(of: Images, config: Config) -> int:
     """Return the number of weights that a block transposes: in NHWC all, in NCHW the weights of one filter of each
     group."""
     block: int = prod(config["tile_c"].size[1:])
@@ -220,7 +222,7 @@ def _share_weights(
     names = ("tile_y", "tile_x", "tile_c") if of.layout == "NHWC" else TILES
     threads = [config[n].size[-2] for n in names]
     tagged = list(zip(THREAD_TAGS, threads, strict=True))
-    elements = _turned(of, config)
+    elements = _transposed_weight_count(of, config)
     alone, one = of.groups == of.shape[1], of.per_group * prod(of.kernel)
     together = gcd(gcd(elements, of.filters * one) if alone else one, widest_vector(of.dtype))
     lie_turned = getattr(of, "weights", "") == "HWIO"  # filters are neighbours in memory, too

@@ -28,7 +28,10 @@ from .thread_tiles import BYTES, STEPS, Tile, Window, widest
 from .tile_model import KnobTile
 
 _MEMORY = REFERENCE.hardware.warp_memory
-_LINE, _BANKS, _WORD, _SECTOR = _MEMORY.line, _MEMORY.banks, _MEMORY.word, _MEMORY.sector
+_LINE = _MEMORY.line
+_BANKS = _MEMORY.banks
+_WORD = _MEMORY.word
+_SECTOR = _MEMORY.sector
 _OVERHEAD_REGISTERS = 30
 """Registers that do not hold sums, a row of the window or weights."""
 _MOST_HOISTED_WEIGHTS = 16

@@ -175,7 +175,7 @@ def declare(of: Transposed, data: Tensor, weights: Tensor, config: Config) -> Te
     (top, bottom), (left, right) = border_of(of, 0, rows), border_of(of, 1, columns)
     chunk = config["chunk"].val if of.layout == "NCHW" else 0
     seen = padded_view(of, data, (top, left, bottom, right), kind, chunk, "seen")
-    kernels = _turned(of, weights) if of.layout == "NHWC" else lambda c, ry, rx: weights(c, 0, ry, rx)
+    kernels = _transposed_weights(of, weights) if of.layout == "NHWC" else lambda c, ry, rx: weights(c, 0, ry, rx)
     ry, rx = reduce_axis((0, taps[0]), name="ry"), reduce_axis((0, taps[1]), name="rx")
 
     def term(n: Any, c: Any, y: Any, x: Any) -> Any:
@@ -187,7 +187,7 @@ def declare(of: Transposed, data: Tensor, weights: Tensor, config: Config) -> Te
     return image_tensor(of.layout, (of.shape[0], of.filters, rows, columns), term, "sums", "conv_transpose")
 
 
-def _turned(of: Transposed, weights: Tensor) -> Any:
+def _transposed_weights(of: Transposed, weights: Tensor) -> Any:
     """Return a function that reads weights from a copy with channels last, in the type of the sums."""
     kind = sum_dtype(of.dtype)
     made = compute((*of.kernel, of.filters), lambda ry, rx, c: cast(kind, weights(c, 0, ry, rx)), "turned")
