@@ -69,7 +69,7 @@ def _source(script: Path) -> bytes:
     source = bytearray()
     try:
         with open(os.open(script, os.O_RDONLY | WITHOUT_WAITING), "rb", buffering=0) as file:
-            part = file.read(_PART)  # a pipe: empty if nobody writes, None if nothing is written yet
+            part = file.read(_PART_BYTES)  # a pipe: empty if nobody writes, None if nothing is written yet
             if not part and part is not None and stat.S_ISFIFO(os.fstat(file.fileno()).st_mode):
                 raise _no_script(f"{script} is a pipe that nobody writes to")
             if WITHOUT_WAITING:

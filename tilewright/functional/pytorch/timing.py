@@ -201,7 +201,7 @@ def _repeated(work: Work, on_gpu: bool, enough: float) -> Callable[[], float]:
         wait()
         return (clock() - began) / number
 
-    for _ in range(cuda_kernels.QUICK_AFTER if on_gpu else 1):  # so that the compiled launcher is in use
+    for _ in range(cuda_kernels.QUICK_AFTER if on_gpu else 1):  # until the compiled launcher is in use
         work()
     number = max(1, min(1000, int(enough / max(min(seconds(1), seconds(1)), 1e-7))))
     return lambda: seconds(number)
