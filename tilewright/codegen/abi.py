@@ -32,7 +32,7 @@ class ArrayArgument:
     align: int = 1
     """Bytes that the code relies on the address being a multiple of."""
     strided: bool = False
-    """Whether the elements may lie apart: strides are then read off the array."""
+    """Whether the elements may have gaps between them: strides are then read from the array."""
     written: bool = field(default=True, compare=False)
     """Whether the code may write to it. Saved modules do not hold that."""
 
@@ -70,7 +70,7 @@ class ReadFact:
 
 @dataclass(frozen=True)
 class IndexFact:
-    """An index that is checked when its access is made, as text: the accessed buffer, and its last index."""
+    """An index that is checked at its access: the text of the access, the buffer, and the buffer's last index."""
 
     access: str
     buffer: str
@@ -104,7 +104,7 @@ class LaunchFact:
 
 @dataclass(frozen=True)
 class EntryPoint:
-    """One function that can be called, and its host code: Python that checks, binds sizes and launches."""
+    """A callable function and its host code: Python that checks arguments, binds sizes and launches."""
 
     name: str
     arguments: tuple[ArrayArgument | ScalarArgument, ...]

@@ -35,7 +35,7 @@ _USUAL = 128
 
 
 def strict_align(buffer: Buffer) -> int:
-    """Alignment, in bytes, of a shared array that lies beside others in one pool."""
+    """Alignment, in bytes, of a shared array in a pool of several arrays."""
     return buffer.align if buffer.align > _USUAL else 16
 
 

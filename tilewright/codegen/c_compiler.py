@@ -23,7 +23,7 @@ class CSource(str):
 
 
 def c_compiler() -> str | None:
-    """The path of the system's C compiler, or the one named by the variable CC; None if there is none."""
+    """The path of the C compiler that the variable CC names, or of the system's; None if there is no compiler."""
     wanted = os.environ.get("CC", "").split(" ")[0]
     found = (shutil.which(name) for name in (*([wanted] if wanted else []), *_COMPILERS))
     return next((path for path in found if path is not None), None)

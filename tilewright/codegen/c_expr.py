@@ -99,7 +99,7 @@ class ExprWriter:
         """Puts a text into a variable above the statement at hand, and returns the variable's name."""
         self.kept = False
         self._shared: set[n.Expr] = set()
-        """Parts of the expression at hand that get a variable, since it reads them often."""
+        """Parts of the current expression that get variables, because the expression reads them often."""
 
     def __call__(self, e: n.Expr, at_least: int = 0) -> str:
         """The text of `e`, in parentheses if it binds less tightly than `at_least`."""
@@ -135,7 +135,7 @@ class ExprWriter:
         """Return the text, or a variable if it is nested deeply: C compilers accept 256 nested brackets."""
         height = 1 + max([self._heights.get(child, 0) for child in e.children()], default=0)
         small = height < MOST_NESTED and len(text[0]) < MOST_CHARACTERS and text[0].count("?") <= MOST_CHOICES
-        if self._path:  # few large parts, since each of them repeats the conditions that lead to it
+        if self._path:  # few large parts, because each part repeats the conditions on its path
             small = height < MOST_UNDER and len(text[0]) < MOST_CHARACTERS
         if (small and e not in self._shared) or self.keep is None or self._branches:
             self._heights[e] = height
@@ -394,7 +394,7 @@ class ExprWriter:
         return f"{self.helper(f'{dtype.scalar}_bits')}({self.unrounded(value, dtype)})"
 
     def unrounded(self, value: n.Expr, dtype: DType) -> str:
-        """The value of a 16-bit float if it is rounded to one next."""
+        """The unrounded value of a 16-bit float, for a use that rounds the value again."""
         text, level = self._whole(value)
         rounded = f"{dtype.scalar}_round("
         return text[len(rounded) : -1] if level == ATOM and text.startswith(rounded) else text

@@ -73,7 +73,7 @@ def write_sequence(writer: CopyWriter, stmts: Sequence[Stmt]) -> None:
 
 
 def write_held_back(writer: CopyWriter) -> None:
-    """Write the copies that were held back, if any were and they are not written yet."""
+    """Write the copies that were held back and are not written yet, if any."""
     for copy in take_held_back(writer):
         writer._stmt(copy)
 
@@ -137,7 +137,7 @@ def write_copy(writer: CopyWriter, copy: Copy) -> None:
 
 
 _MANY_STEPS = 8
-"""Steps from which on it is worth it to deal copies out to them."""
+"""The least number of steps to distribute copies over."""
 MOST_AT_ONCE = 32
 """Largest number of instructions that a loop of copies is written out to."""
 

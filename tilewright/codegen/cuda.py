@@ -81,7 +81,7 @@ def _conversions() -> dict[str, str]:
 
 
 def _pair(kind: str, letters: str) -> str:
-    """Two floats as a word of two 16-bit ones, the first in its low half: one instruction since sm_80."""
+    """Convert two floats to a word of two 16-bit floats, the first in the low half: one instruction since sm_80."""
     convert = f'asm("cvt.rn.{letters}x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));'
     if kind == "float16":
         each = 'asm("{ .reg .b16 a, b; cvt.rn.f16.f32 a, %1; cvt.rn.f16.f32 b, %2; mov.b32 %0, {a, b}; }"'

@@ -140,7 +140,7 @@ class Dialect(ABC):
         raise self._no_vectors()
 
     def lane(self, vector: str, lane: int, dtype: DType, lanes: int) -> str:
-        """One element, as memory holds it, of a vector variable of `lanes` lanes."""
+        """An element, in its form in memory, of a vector variable with `lanes` lanes."""
         raise self._no_vectors()
 
     def vector_load(self, pointer: str, dtype: DType, lanes: int, space: str) -> str:

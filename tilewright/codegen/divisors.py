@@ -34,7 +34,7 @@ def _vanishes(extent: n.Expr, size: n.Var) -> bool:
 
 
 def never_zero(divisor: n.Expr, positive: frozenset[n.Expr]) -> bool:
-    """Whether the hardware's own division by this is always defined, given that these expressions are positive."""
+    """Whether the hardware's division by `divisor` is always defined, given that the expressions `positive` are."""
     if isinstance(divisor, n.IntImm):
         return divisor.value not in (0, -1)
     least = _least(divisor, positive)

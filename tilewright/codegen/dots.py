@@ -74,7 +74,7 @@ class DotIndices:
 
 
 def write_dots(writer: DotWriter, stmt: Tensorized) -> None:
-    """Write the statement, in a block of its own."""
+    """Write the statement in a separate block."""
     indices = DotIndices(stmt)
     with writer._block(""), ExitStack() as around:
         writer._line(f"// {' x '.join(map(str, stmt.extents))} (rows, columns, depth) by {stmt.atom.instruction}")

@@ -15,7 +15,7 @@ from .kernel import Kernel, product, root
 
 
 def fixed_launches(function: Function, kernels: Sequence[Kernel]) -> FixedLaunches | None:
-    """Return the launches of a function; None if it does more on the host, or if its sizes are known at the call."""
+    """Return the launches of a function; None if the host does more than launch, or if sizes are known at the call."""
     found = _Listing(function, kernels)
     found.visit(function.body)
     return FixedLaunches(tuple(found.launches), tuple(found.scratch)) if found.complete else None

@@ -58,4 +58,4 @@ class HostVisitor(ABC):
 
     @abstractmethod
     def other(self, s: Stmt) -> None:
-        """Handle any other statement, or refuse it."""
+        """Handle a statement of any other kind, or refuse it."""

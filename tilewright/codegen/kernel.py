@@ -24,7 +24,7 @@ ONE = n.IntImm(1, INT32)
 
 @dataclass(frozen=True)
 class Kernel:
-    """One kernel: parameters in the order in which the launch passes them, and the memory of each buffer."""
+    """A kernel: parameters in the order of the launch, and the memory of each buffer."""
 
     name: str
     params: tuple[Param, ...]
@@ -64,14 +64,14 @@ def not_in_kernels(buffer: Buffer) -> UserError:
 
 
 def root(buffer: Any) -> Buffer:
-    """The buffer that owns the memory of this one."""
+    """The buffer that owns the memory of `buffer`."""
     if not isinstance(buffer, Buffer):
         raise InternalError(f"a load from {buffer!r} after the loops were built")
     return buffer.memory
 
 
 def product(extents: tuple[n.Expr, ...]) -> int | None:
-    """The product of constant extents; None if one is not known."""
+    """The product of constant extents; None if an extent is not constant."""
     total = 1
     for extent in extents:
         value = constant_value(extent)
@@ -92,7 +92,7 @@ def launches(stmt: Stmt) -> Iterator[Launch]:
 
 
 def kernels_of(function: Function, names: Names) -> tuple[Kernel, ...]:
-    """The kernels of a finished function, one for each launch, under names that nobody else has."""
+    """The kernels of a finished function, one per launch, with unique names."""
     distinct = dict.fromkeys(launches(function.body))
     places = {p: i for i, p in enumerate(function.params)}
     return tuple(_describe(launch, names.fresh(launch.name), places) for launch in distinct)
@@ -155,6 +155,6 @@ def _describe(launch: Launch, name: str, places: Mapping[Param, int]) -> Kernel:
 
 def _touch(source: Any, indices: tuple[n.Expr, ...], into: dict[Buffer, None], used: dict[n.Var, None]) -> None:
     into[root(source)] = None
-    if len(indices) > 1:  # flattening them needs the extents
+    if len(indices) > 1:  # a flat index needs the extents
         for extent in source.shape:
             used.update((v, None) for v in post_order(extent) if isinstance(v, n.Var))

@@ -44,7 +44,7 @@ class LowSums:
 
 
 def write_lasting_sums(writer: MatrixKernelWriter, s: For) -> bool:
-    """Write a loop, with declarations of such partial sums around it; return False if it has none."""
+    """Write a loop, with declarations of lasting partial sums before it; return False if it has no such sums."""
     parts = list(statements(s.body))
     products = [part for part in parts if _has_low_sums(part)]
     held: LowSums = writer.low_sums
@@ -67,7 +67,7 @@ def write_lasting_sums(writer: MatrixKernelWriter, s: For) -> bool:
 
 
 def _are_apart(product: Tensorized, others: list[Any], inside: list[Var]) -> bool:
-    """Whether the sums are the same ones in all iterations of a loop, and nothing else's."""
+    """Whether a product has the same sums in all iterations of a loop, and no other statement uses them."""
     moving = set(inside) & (set(variables(product.sums)) - {product.row, product.column})
     return not moving and not any(_sums(product) in read(part) | written(part) for part in others)
 

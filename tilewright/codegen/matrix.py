@@ -33,7 +33,7 @@ class MatrixKernelWriter(CopyWriter, Protocol):
 
 
 def write_product(writer: MatrixKernelWriter, stmt: Tensorized) -> None:
-    """Write a `Tensorized` of a warp, in a block of its own."""
+    """Write a `Tensorized` of a warp in a separate block."""
     writer.has_matrices = True
     MatrixWriter(writer, stmt).write()
 
@@ -58,7 +58,7 @@ class MatrixWriter:
         self.low = writer.low_sums.names.get(stmt, "")
 
     def write(self) -> None:
-        """The whole statement, in a block of its own."""
+        """Write the whole statement in a separate block."""
         with self.writer._block(""), self.kept_apart():
             self.declare()
             self.load_first({})
@@ -155,7 +155,7 @@ class MatrixWriter:
             self._group(str(whole * together), self.steps % together)
 
     def _group(self, first: str, count: int) -> None:
-        """A group of steps; the fragments of its first one are loaded before, or now."""
+        """Write a group of steps; the fragments of the first step are loaded already, or now."""
         if first != "0":
             with self.writer._block("if (first > 0)" if first == "first" else ""):
                 for operand in (self.a, self.b):
@@ -300,7 +300,7 @@ class MatrixWriter:
         place = {self.stmt.row: multiply(i, atom.m), self.stmt.column: multiply(j, atom.n)}
         facts = EMPTY.bind_all({i: extent_range(self.pieces[0]), j: extent_range(self.pieces[1])})
         index = lower_expression(simplify(substitute(sums.indices[0], place), facts), facts)
-        if self.stmt.sums.dtype.bytes < 4:  # two of them are a register
+        if self.stmt.sums.dtype.bytes < 4:  # two sums share a register
             self.writer.aligned.add(sums.source.memory)  # type: ignore[attr-defined]
         return f"{self.writer._pointer_name(sums.source)} + {self.writer.expr(index, 10)}"
 

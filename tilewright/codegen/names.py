@@ -31,7 +31,7 @@ class Names:
         self._counts: dict[str, int] = {}
 
     def __call__(self, thing: Any) -> str:
-        """The name of a variable or buffer: its own, made unique."""
+        """The unique name of a variable or buffer, similar to its name in the program."""
         found = self._of.get(thing)
         if found is None:
             found = self._of[thing] = self.fresh(_shortened(thing.name))

@@ -21,7 +21,7 @@ _LIMITED = re.compile(r"__launch_bounds__\((\d+), (\d+)\)( \w+\()")
 _WORTHWHILE = 64
 """The least bytes of spills per thread for which another compilation pays: fewer are hidden behind other work."""
 _FEW = 0.5
-"""ptxas limited a kernel on purpose if it uses at most this part of the registers that a thread can have."""
+"""The largest share of a thread's registers in use that shows that ptxas limited a kernel on purpose."""
 
 
 def without_needless_spills(

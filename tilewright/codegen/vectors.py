@@ -55,7 +55,7 @@ def flat_index(buffer: Buffer, indices: tuple[n.Expr, ...]) -> n.Expr:
 
 
 def contiguous(index: n.Expr) -> n.Ramp | None:
-    """The index as a ramp of stride 1, if it is one."""
+    """The index if it is a ramp of stride 1, else None."""
     return index if isinstance(index, n.Ramp) and op.is_const(index.stride, 1) else None
 
 
@@ -94,7 +94,7 @@ def covering_vectors(span: int, lanes: int) -> tuple[int, list[int]]:
 def _scaled(
     kind: type[n.Binary], base: n.Expr, offsets: tuple[int, ...], by: n.IntImm
 ) -> tuple[n.Expr, tuple[int, ...]] | None:
-    """The product, the quotient or the remainder of an index; the latter two if they are known for each lane."""
+    """The product, quotient or remainder of an index; a quotient or remainder only if it is known for each lane."""
     if kind is n.Mul:
         return n.Mul(base, by), tuple(offset * by.value for offset in offsets)
     if base.dtype.kind != "int" or known_divisor(base) % by.value:

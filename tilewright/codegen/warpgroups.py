@@ -29,7 +29,7 @@ from .matrix import MatrixKernelWriter
 from .warpgroup_helpers import edge, operand_bytes, product, spelling
 
 _SERIALIZED = re.compile(r"\(C75(?:08|1[0-7])\)[^\n]*")
-"""Notes of ptxas on products that it lets run one after another only, or that are not awaited as they should be."""
+"""Notes of ptxas on products that it serializes, or that are not awaited correctly."""
 
 
 def architecture(kernels: Sequence[Kernel], target: Target) -> str:
@@ -131,6 +131,6 @@ def _sums(writer: MatrixKernelWriter, stmt: Tensorized, column: int) -> str:
     assert isinstance(stmt.sums, Load)
     place = {stmt.row: const(0, "int32"), stmt.column: const(column, "int32")}
     index = simplify(substitute(stmt.sums.indices[0], place))
-    if stmt.sums.dtype.bytes < 4:  # two of them are a register
+    if stmt.sums.dtype.bytes < 4:  # two sums share a register
         writer.aligned.add(stmt.sums.source.memory)  # type: ignore[attr-defined]
     return writer._pointer(stmt.sums.source, index)

@@ -221,7 +221,7 @@ class Batch:
         return build(self._job(given), self.builder.build_func)
 
     def _job(self, given: int | Job) -> Job:
-        """In a child: the job, which was sent, or which this process has from its parent."""
+        """In a child: return the job, which was sent, or is a copy of the parent's."""
         return given if isinstance(given, Job) else self.jobs[given]
 
     def _on_built(self, index: int, result: Built | Outcome | Died) -> None:
@@ -244,12 +244,12 @@ class Batch:
         return (held, self.inputs) if self.inputs else held
 
     def _queue(self, index: int) -> None:
-        """Have a built job run, once its reference is there."""
+        """Queue a built job to run when its reference is ready."""
         if not self.runner.check_correctness or not self.reference_queue.hold(self._workload(index), index):
             self.runnable.append(index)
 
     def _refer(self, given: int | Job) -> tuple[str, str]:
-        """In a child: compute the reference of a job; returns its file, or why there is none."""
+        """In a child: compute the reference of a job; returns its file, or the reason for the failure."""
         job = self._job(given)
         path = ""
         try:

@@ -50,7 +50,7 @@ class Channel:
         self.socket = end
         self.closed = False
         self._held = bytearray()
-        self._missing = 0  # bytes of the message at the front, as far as it is known
+        self._missing = 0  # bytes of the message at the front, if known
 
     @classmethod
     def pair(cls) -> tuple[Channel, Channel]:
@@ -144,7 +144,7 @@ class Channel:
             self.closed = not data
 
     def _cut(self) -> Any:
-        """The first whole message; None if there is none."""
+        """Remove and return the first whole message; None if no message is whole."""
         if len(self._held) < _HEAD.size:
             return None
         mark, check, length = _HEAD.unpack_from(self._held)

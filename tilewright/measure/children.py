@@ -104,7 +104,7 @@ class Child:
     def ended(self) -> bool:
         """Whether the process is gone (its last messages may still be in the channel)."""
         if not self._reaped:
-            blind = self._pidfd < 0 and self.channel.closed  # nothing will tell when it is gone, but it is leaving
+            blind = self._pidfd < 0 and self.channel.closed  # nothing signals the end of the process, but it is ending
             try:
                 if blind or os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None:
                     self._reap()
@@ -113,7 +113,7 @@ class Child:
         return self._reaped
 
     def kill(self, idle: bool = False) -> None:
-        """Begin to end the process and its children, without waiting; an `idle` one has none."""
+        """Begin to end the process and its children, without waiting; an `idle` process has no children."""
         if not self._reaped and not self._killed:
             self._killed = True
             if idle:
@@ -141,7 +141,7 @@ class Child:
         """Wait for the end of the process; the rest of its group ends with it."""
         os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
         with suppress(ProcessLookupError, PermissionError):
-            os.killpg(self.pid, signal.SIGKILL)  # while its number cannot be somebody else's
+            os.killpg(self.pid, signal.SIGKILL)  # before `waitpid` frees the number for other processes
         _, self._status = os.waitpid(self.pid, 0)
         if self._status and self._mark and not self._killed:  # the process crashed, and nobody has seen its children
             kill_marked(WORKER, self._mark)
@@ -211,7 +211,7 @@ def fork(main: Callable[[Channel], None], close: Iterable[Channel] = ()) -> Chil
     """A child that runs `main` with its end of a channel; it closes its copies of the channels in `close`."""
     ours, theirs = Channel.pair()
     tuner, worker = tuner_mark(), f"{os.getpid()}.{time.monotonic_ns()}"
-    # Both would write the contents of Python's buffers.
+    # Otherwise both processes would write the contents of Python's buffers.
     for stream in (sys.stdout, sys.stderr):
         with suppress(Exception):  # a stream that is closed, or is None, holds nothing
             stream.flush()
@@ -241,7 +241,7 @@ def fork(main: Callable[[Channel], None], close: Iterable[Channel] = ()) -> Chil
     try:
         die_with(parent)
         os.environ.update({TUNER: tuner, WORKER: worker})
-        # A group of its own: a candidate's processes are in it, and a terminal's Ctrl-C and Ctrl-Z are not for it.
+        # A separate group has all processes of a candidate, and a terminal's Ctrl-C and Ctrl-Z do not reach it.
         os.setpgid(0, 0)
         adopt_orphans()
         faulthandler.disable()

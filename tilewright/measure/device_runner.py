@@ -1,4 +1,4 @@
-"""One device, and the arrays on it: a candidate runs on poisoned output, is compared, timed, and compared again."""
+"""A device and its arrays: a candidate runs on poisoned output, is compared, timed, and compared again."""
 
 from __future__ import annotations
 

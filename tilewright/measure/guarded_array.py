@@ -41,7 +41,7 @@ class GuardedArray:
         far = _far_bytes(self.size, on)
         try:
             memory = _divisible(self._span + 2 * far, on)
-        except DeviceError:  # full, or more than it gives at a time
+        except DeviceError:  # the memory is full, or the size exceeds the largest allocation
             far = 0
             memory = _divisible(self._span, on)
         self._place(memory, far, {"before": 0, "after": far + self._span} if far else {}, far)
@@ -170,7 +170,7 @@ def _far_bytes(size: int, on: Device) -> int:
 
 
 def _part(memory: NDArray, at: int, size: int) -> NDArray:
-    """Some bytes of an array as an array."""
+    """Return a range of an array's bytes as an array."""
     return NDArray(memory.device, memory.dtype, (size,), _inside(memory, at, size), owner=memory)
 
 

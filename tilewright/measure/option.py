@@ -118,7 +118,7 @@ def _check_positive(who: str, timeout: float, n_parallel: int | None) -> None:
 
 
 def check_count(who: str, name: str, value: Any) -> None:
-    """Raise UserError unless it is a whole number of at least 1."""
+    """Raise UserError unless `value` is a positive integer."""
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
         raise UserError(f"{name}={value!r}: a whole number of at least 1 is needed", primitive=who, fix=f"{name}=4")
 

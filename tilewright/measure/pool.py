@@ -65,7 +65,7 @@ class _Work:
 
 
 _SPARE_DESCRIPTORS = 24
-"""Left for everything else when a worker is forked, which takes two."""
+"""The descriptors that remain for other uses when a worker, which takes two, is forked."""
 
 
 class WorkerPool:
@@ -172,7 +172,7 @@ class WorkerPool:
 
     def _collect(self, child: Child) -> list[tuple[int, Any]]:
         doing = self._busy[child]
-        gone = child.ended()  # asked first: everything it wrote before its end has arrived by then
+        gone = child.ended()  # checked before reading: all messages before the end have then arrived
         for message in child.channel.arrived():
             if isinstance(message, Answer) and message.number == doing.number:
                 fit = not (gone or message.last or child in self._outdated or child.channel.closed)
@@ -211,7 +211,7 @@ def _serve(channel: Channel, work: Callable[[Any], Any], nice: int) -> None:
     while not last:
         number, given = channel.receive()
         result, fit = _attempt(work, given)
-        if os.getpid() != me:  # a fork that the work made; its result is not the worker's
+        if os.getpid() != me:  # a fork made by the work; the result of a fork is not the worker's
             os._exit(0)
         children = has_children()
         if children:
@@ -229,7 +229,7 @@ def _attempt(work: Callable[[Any], Any], given: Any) -> tuple[Any, bool]:
     began = time.monotonic()
     try:
         return copy_context().run(work, given), True
-    except BaseException as error:  # work handles the errors that it expects: this is not one of them
+    except BaseException as error:  # work handles the errors that it expects, so this error is unexpected
         try:
             said = f"{type(error).__name__}: {error}".removesuffix(": ")
         except BaseException:  # the text of an exception is the work's own code, too
@@ -238,7 +238,7 @@ def _attempt(work: Callable[[Any], Any], given: Any) -> tuple[Any, bool]:
 
 
 def _end(children: Collection[Child], idle: bool) -> None:
-    for child in children:  # all at once: it takes each of them a moment
+    for child in children:  # all at once, because each end takes a moment
         child.kill(idle)
     for child in children:
         child.bury()

@@ -199,7 +199,7 @@ def _next_descriptor() -> int:
 
 @cache
 def _watched() -> tuple[tuple[dict[str, object], tuple[str, ...]], ...]:
-    """The modules to look at, and the names that they had at first: some gain more when they are used."""
+    """The watched modules with their names at the first call: some modules gain names when they are used."""
     return tuple((vars(module), tuple(vars(module))) for module in _WATCHED)
 
 

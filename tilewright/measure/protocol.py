@@ -36,7 +36,7 @@ class RunRequest:
 
 @dataclass(frozen=True)
 class Submit:
-    """Run this request; `token` is the tuner's name for it."""
+    """Run a request; `token` is the tuner's name for the request."""
 
     token: int
     request: RunRequest
@@ -122,7 +122,7 @@ class FirstRunOver:
 
 @dataclass(frozen=True)
 class Completed:
-    """The outcome of the request; the runner ends if it is not `healthy` enough for another one."""
+    """The outcome of the request; the runner ends if it is not `healthy` enough for another request."""
 
     outcome: Outcome
     healthy: bool

@@ -102,7 +102,7 @@ class _Fingerprint:
         """The identity of a node."""
         if isinstance(value, CommReducer):
             return value.lhs, value.rhs, value.result, value.identity
-        if isinstance(value, Var):  # itself; its name means nothing
+        if isinstance(value, Var):  # the variable itself, because names mean nothing
             return (value.dtype,)
         fields = tuple(getattr(value, name) for name in value.FIELDS)
         if isinstance(value, Reduce):

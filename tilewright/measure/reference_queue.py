@@ -64,7 +64,7 @@ class References:
         return path
 
     def reason(self, workload: Any) -> str:
-        """Return why a workload has no reference; empty if it has one, or was never asked for one."""
+        """Return the reason why a workload has no reference; empty if there is a reference, or nobody asked for it."""
         failed = self._failed.get(workload)
         return failed.reason if failed is not None else ""
 
@@ -114,7 +114,7 @@ class References:
 def _size(path: str) -> int:
     try:
         return os.path.getsize(path)
-    except OSError:  # somebody has removed it
+    except OSError:  # somebody has removed the file
         return 0
 
 

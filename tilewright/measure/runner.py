@@ -39,7 +39,7 @@ def serve(channel: Channel, kind: str, index: int) -> None:
     me, before = os.getpid(), Surroundings.now()
 
     def ran() -> None:
-        if os.getpid() != me:  # a fork that the candidate made: its messages are not this process's
+        if os.getpid() != me:  # a fork made by the candidate: messages of a fork are not this process's
             os._exit(0)
         channel.send(FirstRunOver())
 

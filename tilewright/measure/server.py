@@ -18,7 +18,7 @@ from collections import deque
 from contextlib import suppress
 from typing import Any
 
-# Imported before any runner is forked: they are shared, and a new runner is there in milliseconds.
+# Imported before any runner is forked: runners share these modules, and start in milliseconds.
 from ..runtime.opencl_driver import load_pyopencl
 from .channel import LATE, Channel, Garbled, wait
 from .children import Child, fork, open_pidfd
@@ -53,7 +53,7 @@ _LOG_TAIL = 600
 
 
 class Slot:
-    """One device: the process that runs on it, and its state."""
+    """A device with its state, and the process that runs on it."""
 
     def __init__(self, kind: str, index: int, report: Any, others: Any) -> None:
         self.kind = kind
@@ -203,7 +203,7 @@ class Slot:
 
 
 class Server:
-    """The loop: messages of the caller on one side, runners on the other."""
+    """The loop between the messages of the caller and the runners."""
 
     def __init__(self, caller: Channel, kind: str, devices: int, caller_id: int) -> None:
         self.caller = caller

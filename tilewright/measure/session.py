@@ -51,7 +51,7 @@ class MeasureSession:
         self.builder = builder or LocalBuilder()
         self.runner = runner or LocalRunner()
         self._target = Target.parse(target)
-        # Made when first needed. The server, or the watchdog, removes it should this process be killed.
+        # Created at first use. If this process is killed, the server or the watchdog removes the folder.
         self._folder = Path(tempfile.gettempdir()) / folder_name(tuner_mark(), uuid.uuid4().hex)
         self._folder_made = False
         self._servers_without_device = self._servers_without_result = 0
@@ -134,7 +134,7 @@ class MeasureSession:
 
     def _make_folder(self) -> Path:
         if not self._folder_made or not self._folder.is_dir():  # somebody may tidy the temporary folder
-            self._folder.mkdir(0o700)  # an error if somebody else has created it
+            self._folder.mkdir(0o700)  # an error if somebody else has created the folder
             self._folder_made = True
         return self._folder
 

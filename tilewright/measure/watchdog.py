@@ -58,7 +58,7 @@ def kill_marked(name: str, value: str) -> None:
 
 
 def began(pid: int) -> str:
-    """Return when a process began, which tells it from later processes with the same number; "" if there is none."""
+    """Return when a process began, to distinguish it from later processes with the same number; "" if it has ended."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             return file.read().rpartition(b")")[2].split()[19].decode()
@@ -112,7 +112,7 @@ def remove_folders(temporary: str, mark: str) -> None:
 
 
 def main() -> None:
-    """Leave the process that started this one, and wait."""
+    """Detach from the parent process, and wait."""
     if os.fork():
         os._exit(0)
     os.setsid()

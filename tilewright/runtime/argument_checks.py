@@ -18,7 +18,7 @@ Shape = tuple[int, ...]
 
 
 def whole_numbers(given: Any, what: str, primitive: str) -> Shape:
-    """Extents or strides as ints; a float such as 8.0, from a division, is one."""
+    """Extents or strides as ints; a whole float such as 8.0, from a division, is accepted."""
     if not isinstance(given, Iterable) or isinstance(given, str) or getattr(given, "ndim", 1) == 0:
         raise UserError(
             f"{what}={given!r} is not a tuple of whole numbers", primitive=primitive, fix="give whole numbers: (16, 32)"
@@ -87,7 +87,7 @@ def host_values(data: Any, primitive: str) -> np.ndarray:
 
 
 def converted(values: np.ndarray, dtype: DType, primitive: str) -> np.ndarray:
-    """Values as contiguous ones of a type; raises UserError if an integer type cannot hold them."""
+    """Convert values to a contiguous array of a type; raises UserError if an integer type cannot hold them."""
     kind = dtype.numpy
     if dtype.is_int and values.size and not np.can_cast(values.dtype, kind, "safe"):
         numbers = values.astype(np.float32) if values.dtype.kind == "V" else values  # bfloat16

@@ -129,7 +129,7 @@ def scalar(entry: EntryPoint, position: int, arg: Any) -> bool | int | float:
         raise UserError(f"{who} is {arg!r}, of type {type(arg).__name__}", fix=f"pass a number of type {dtype}")
     number: Any = arg
     value = bool(number) if dtype.is_bool else float(number) if dtype.is_float else int(number)
-    if dtype.is_float and dtype.bits == 16:  # a kernel takes it as a float32, which has to be one of these numbers
+    if dtype.is_float and dtype.bits == 16:  # a kernel takes a float32, which must be a number of the 16-bit type
         with np.errstate(over="ignore"):
             return float(np.asarray(value).astype(dtype.numpy))
     if dtype.is_int and not dtype.min_value <= value <= dtype.max_value:
@@ -166,7 +166,7 @@ class ArgumentErrors:
         return scalar(self.entry, position, value)
 
     def strided(self, array: Any, position: int) -> tuple[int, ...]:
-        """The strides of an array that may have any, once the rest of it is known to be right."""
+        """Return the strides of an array that may have any strides, after checks of its device, type and rank."""
         if not isinstance(array, NDArray) or array.device is not self.on:
             self.wrong(array, position)
         want = self.entry.arguments[position]
@@ -193,7 +193,7 @@ class ArgumentErrors:
         )
 
     def beyond(self, which: int, low: int, high: int, extent: int, *values: int) -> NoReturn:
-        """An index that leaves its tensor for these arguments."""
+        """Refuse arguments for which an index leaves its tensor."""
         read = self.entry.reads[which]
         runs = f"is {low}" if low == high else f"runs from {low} to {high}"
         where = ", ".join(f"{name} = {value}" for name, value in zip(read.names, values, strict=True))
@@ -206,7 +206,7 @@ class ArgumentErrors:
         )
 
     def wrong_stride(self, array: NDArray, position: int, axis: int, want: int) -> NoReturn:
-        """A stride other than the declared one."""
+        """Refuse a stride other than the declared stride."""
         strides = array.strides or packed(array.shape)
         raise UserError(
             f"{_who(self.entry, position)} has strides {strides}: the stride of dimension {axis} is {strides[axis]}, "
@@ -242,7 +242,7 @@ class ArgumentErrors:
         )
 
     def overlap(self, first: int, second: int) -> NoReturn:
-        """Two arguments that share memory while one of them is written."""
+        """Refuse two arguments that share memory if the program writes one of them."""
         raise UserError(
             f"{_who(self.entry, first)} and {_who(self.entry, second)} share memory, and one of them is written",
             fix="give each result an array of its own: the kernels rely on it",

@@ -138,7 +138,7 @@ class NDArray:
         return np.lib.stride_tricks.as_strided(first, self._host_shape(), steps)
 
     def copyfrom(self, source: Any) -> NDArray:
-        """Copy in the values of `source` (of this shape; converted to this type)."""
+        """Copy the values of `source`, which has the array's shape, and convert them to its type."""
         if isinstance(source, NDArray):
             return source.copyto(self)
         values = host_values(source, "copyfrom")
@@ -149,7 +149,7 @@ class NDArray:
                 fix="give values of the array's shape; a[:] = 0 fills it with one number",
             )
         data = converted(values, self.dtype, "copyfrom")
-        if self.layout is APART and self.size:  # memory between the elements stays as it is
+        if self.layout is APART and self.size:  # memory between the elements must not change
             whole = self._whole()
             self._elements(whole)[...] = data
             data = whole
@@ -174,7 +174,7 @@ class NDArray:
             )
         if self.layout is APART or target.layout is APART:
             target.copyfrom(self.numpy())
-        elif target.handle is self.handle:  # itself: OpenCL refuses such a copy
+        elif target.handle is self.handle:  # the same memory: OpenCL refuses a copy onto itself
             pass
         elif target.device is self.device:
             self.device.driver.copy(self.device.index, self.handle, target.handle, self.nbytes)
@@ -225,7 +225,7 @@ class NDArray:
             )
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        if copy is False:  # NumPy's protocol wants this error
+        if copy is False:  # NumPy's protocol requires this error
             raise ValueError(
                 "the values of an array on a device cannot be returned without a copy: leave out copy=False"
             )
@@ -243,7 +243,7 @@ class NDArray:
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
-        """How other libraries see memory on an NVIDIA GPU without copying it."""
+        """The protocol by which other libraries use memory on an NVIDIA GPU without a copy."""
         if self.device.kind != "cuda":
             raise AttributeError(f"an array on {self.device} is not CUDA memory")
         steps = None if self.strides is None else tuple(step * self.itemsize for step in self.strides)

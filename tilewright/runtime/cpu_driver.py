@@ -32,7 +32,7 @@ _CACHES = "/sys/devices/system/cpu/cpu0/cache"
 
 
 class HostMemory(int):
-    """A handle: the address of some host memory, which it keeps alive, and its `bytes` as an array."""
+    """A handle of host memory: its address, and its `bytes` as an array. The handle keeps the memory alive."""
 
     bytes: np.ndarray
 
@@ -115,7 +115,7 @@ class CpuDriver(Driver):
 
 
 def _line(path: str, key: str) -> str:
-    """The text after `key` in a system file (its first such line); empty if there is none."""
+    """The text after `key` in the first line of a system file that begins with it; else empty."""
     try:
         with open(path, encoding="utf-8") as file:
             found = next((line for line in file if line.startswith(key)), "")

@@ -29,14 +29,14 @@ if TYPE_CHECKING:
 _NO_CONTEXT = (201, 400)
 """CUDA_ERROR_INVALID_CONTEXT, CUDA_ERROR_INVALID_HANDLE: this thread has no current context, or another's."""
 _NO_ORDER, _LEGACY_DEFAULT, _PER_THREAD_DEFAULT = -1, 1, 2
-"""Streams as DLPack numbers them: none to order with, and the two default ones."""
+"""DLPack's numbers of streams: no stream to order with, and the two default streams."""
 _STREAMS = {None: 0, _LEGACY_DEFAULT: 0, _PER_THREAD_DEFAULT: 2}
 _MOST_BLOCKS_ASIDE = 65_535
 _INVALID_HANDLE = "CUDA_ERROR_INVALID_HANDLE"
 
 
 class _Streams(threading.local):
-    """The stream that this thread's work goes to: as a number, and as the driver's launch wants it."""
+    """The stream of this thread's work: as a number, and as the argument of the driver's launch."""
 
     stream = 0
     argument = ctypes.c_void_p(0)
@@ -80,7 +80,7 @@ class _Gpu:
             call("cuCtxSetCurrent", self.context)
 
     def set_stream(self, stream: int) -> None:
-        """Let this thread launch and time on that stream from now on; 0 is the default one."""
+        """Let this thread launch and time on a stream from now on; 0 is the default stream."""
         self.streams.stream = stream
         self.streams.argument = ctypes.c_void_p(stream)
 
@@ -263,11 +263,11 @@ def _order(gpu: _Gpu, first: int, then: int) -> None:
         event = call("cuEventCreate", int(bindings().CUevent_flags.CU_EVENT_DISABLE_TIMING))
         call("cuEventRecord", event, first)
         call("cuStreamWaitEvent", then, event, 0)
-        call("cuEventDestroy", event)  # the driver keeps it until the wait is over
+        call("cuEventDestroy", event)  # the driver keeps the event until the wait is over
 
 
 def _launcher(gpu: _Gpu, module: Any, abi: KernelAbi) -> Launcher:
-    """A function that packs the arguments into memory of its own and launches; its caller holds a lock."""
+    """Return a function that packs the arguments into its own memory and launches; the caller holds a lock."""
     driver = bindings()
     function = call("cuModuleGetFunction", module, abi.name.encode())
     if abi.dynamic_shared_bytes:

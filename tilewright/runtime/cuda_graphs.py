@@ -84,7 +84,7 @@ class GraphTimer:
         return float(call("cuEventElapsedTime", self.began, self.ended)) * 1e-3
 
     def _apart(self, before: Callable[[], None]) -> float:
-        """One run after `before`, both on the timer's stream."""
+        """Time one run after `before`, both on the timer's stream."""
         graph = self._graph(1)
         with self._on_stream():
             before()

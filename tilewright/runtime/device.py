@@ -44,7 +44,7 @@ _KIND_OF_NAME = {
 
 
 class Device:
-    """One device of the machine; made by `device()` and its kin, one object for each."""
+    """A device of the machine; `device()`, `cuda()` and others return one object per device."""
 
     __slots__ = ("driver", "index", "kind")
 
@@ -82,7 +82,7 @@ class Device:
         self.driver.sync(self.index)
 
     def set_raw_stream(self, stream: int) -> None:
-        """Let this thread launch on that CUDA stream (its address) from now on; 0 is the default one."""
+        """Let this thread launch on the CUDA stream with this address from now on; 0 is the default stream."""
         self.require().driver.set_stream(self.index, stream)
 
     @contextmanager

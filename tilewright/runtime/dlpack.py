@@ -144,7 +144,7 @@ def take(source: Any, stream: int | None = None) -> Shared:
 
 
 def not_shared(source: Any, why: object) -> UserError:
-    """The error for an array of another library that gives its memory to nobody, or misreports its device."""
+    """The error for another library's array that does not export its memory, or misreports its device."""
     return UserError(
         f"the {type(source).__name__} does not share its memory: {why}",
         primitive="from_dlpack",
@@ -178,7 +178,7 @@ def _forget(address: int) -> None:
 
 
 def _destroy(capsule: int) -> None:
-    """The destructor of a capsule: one that nobody took in still owns its tensor."""
+    """The destructor of a capsule. A capsule without a consumer still owns its tensor."""
     for name in _STRUCTS:
         if _raw_is_valid(capsule, name):
             _given.pop(_raw_pointer(capsule, name), None)

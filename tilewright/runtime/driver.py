@@ -86,7 +86,7 @@ class Driver(ABC):
 
     @abstractmethod
     def why_not(self) -> str:
-        """Why no device of this kind is usable here, and the fix; empty if one is usable."""
+        """Return why no device of this kind is usable here, and the fix; empty if a device is usable."""
 
     @abstractmethod
     def count(self) -> int:
@@ -152,7 +152,7 @@ class Driver(ABC):
         """Wait until the device has finished all of its work."""
 
     def set_stream(self, index: int, stream: int) -> int:
-        """Give this thread's work from now on to that stream, and tell the one before; 0 is the default one."""
+        """Send this thread's work to a stream from now on, and return the previous stream; 0 is the default stream."""
         raise UserError(
             f"{self.kind}({index}) has no streams to choose from", fix="choose streams of cuda devices only"
         )

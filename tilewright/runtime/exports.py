@@ -98,7 +98,7 @@ def _content(program: CompiledProgram, exporter: Any, fmt: str, kind: str, primi
 
 
 def _tar(members: dict[str, bytes]) -> bytes:
-    """A tar archive; of the same content, the same bytes."""
+    """Return a tar archive; equal contents give equal bytes."""
     made = io.BytesIO()
     with tarfile.open(fileobj=made, mode="w", format=tarfile.USTAR_FORMAT) as archive:
         for name, content in members.items():

@@ -32,7 +32,7 @@ STREAMS: dict[str, Callable[[int], int]] = {"torch": _stream_of_torch, "cupy": _
 
 
 class Adopted(NamedTuple):
-    """The arguments of a call, with arrays of other libraries as arrays of ours in the same memory."""
+    """The arguments of a call, with arrays of other libraries adopted as our arrays in the same memory."""
 
     arguments: list[Any]
     library: str

@@ -55,7 +55,7 @@ def from_dlpack(source: Any, read_only: bool = False) -> NDArray:
 
 
 def _is_negated(source: Any) -> bool:
-    """Whether PyTorch negates the values of a tensor when it reads them; its DLPack does not tell."""
+    """Whether PyTorch negates the values of a tensor when it reads them; DLPack does not report this."""
     kind: Any = getattr(sys.modules.get("torch"), "Tensor", ())
     return isinstance(source, kind) and bool(source.is_neg())
 

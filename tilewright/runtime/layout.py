@@ -1,4 +1,4 @@
-"""How the elements of an array lie in memory: strides, and marks that tell two layouts apart by one comparison."""
+"""The positions of an array's elements in memory: strides, and marks that distinguish layouts by one comparison."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ APART = _Mark()
 
 
 def layout_of(on: Device, dtype: DType, shape: Shape) -> object:
-    """One object for each device, type and shape: arrays that a call may take have the very same one."""
+    """Return the mark of a device, a type and a shape: arrays that a call may take have the same mark."""
     return _mark((on, dtype, shape))
 
 
 def kind_of(on: Device, dtype: DType, dimensions: int) -> object:
-    """One object for each device, type and number of dimensions."""
+    """Return the mark of a device, a type and a number of dimensions."""
     return _mark((on, dtype, dimensions))
 
 

@@ -67,7 +67,7 @@ def _missing(program: CompiledProgram, own: Mapping[str, int]) -> UserError | No
 
 
 def _launcher(held: Any, address: int, abi: KernelAbi, parallel: bool) -> Launcher:
-    """A function that packs the arguments into memory of its own, and calls; its caller holds a lock."""
+    """Return a function that packs the arguments into its own memory and calls the code; the caller holds a lock."""
     letters = ["Q" if kind == "buffer" else scalar_type(DType(kind)) for kind in abi.params]
     layout = "=" + "".join(f"{letter}{8 - struct.calcsize('=' + letter)}x" for letter in letters)
     packed = ctypes.create_string_buffer(max(8, struct.calcsize(layout)))

@@ -40,7 +40,7 @@ Launchers = dict[str, Launcher]
 
 
 class _Debug:
-    """Whether calls wait for each kernel: by `set_debug` if it was called, else by the environment."""
+    """Whether calls wait for each kernel: as set by `set_debug`, else by the environment."""
 
     wanted: ClassVar[bool | None] = None
     entries: ClassVar[WeakSet[Entry]] = WeakSet()
@@ -76,7 +76,7 @@ class _Loaded:
 
 
 class Entry:
-    """One function of a module: `entry(*arrays)` starts it; on a GPU, the call does not wait for its kernels."""
+    """A function of a module. `entry(*arrays)` starts it; on a GPU, the call does not wait for its kernels."""
 
     def __init__(self, program: CompiledProgram, entry: EntryPoint, loaded: _Loaded | None = None) -> None:
         self.name = entry.name
@@ -192,7 +192,7 @@ class Entry:
         )
 
     def timed(self, on: Any, options: TimingOptions, before: str = "") -> Evaluator:
-        """The timer of this function on a device; raises UserError for a device that it does not run on."""
+        """Return the timer of this function on a device; raises UserError for a device of another kind."""
         if isinstance(on, Device) and on.kind != self._kind:
             raise UserError(
                 f"dev={on} is of another kind than the module, which is for {self._program.target}",

@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 _building, _opening = new_lock(), new_reentrant_lock()
 _QUIET = ["-w"]
-"""The options that suppress warnings about generated code: PoCL counts them on stderr, which helps no user."""
+"""The options that suppress warnings about generated code: PoCL prints their number on stderr."""
 OPTIONS = "TILEWRIGHT_OPENCL_OPTIONS"
 """The environment variable with more options for the device's compiler, such as -cl-opt-disable."""
 _MOST_OPTIMISED = 66_000
@@ -46,7 +46,7 @@ def load_pyopencl() -> Any:
         there = os.path.dirname(there)
     if not _takes_files(there):
         if "POCL_CACHE_DIR" not in os.environ:
-            from .temporary_cache import temporary_cache  # needed here only
+            from .temporary_cache import temporary_cache  # imported here, because few processes need it
 
             os.environ["POCL_CACHE_DIR"] = temporary_cache()
         os.environ.setdefault("PYOPENCL_NO_CACHE", "1")
@@ -56,11 +56,11 @@ def load_pyopencl() -> Any:
 
 
 def _takes_files(folder: str) -> bool:
-    """Whether files can be made there. To the superuser, `os.access` says yes of file systems that take none."""
+    """Whether a folder accepts files. For the superuser, `os.access` is also true on file systems that refuse files."""
     probe = os.path.join(folder, f".tilewright-{os.getpid()}")
     try:
         os.mkdir(probe)
-    except FileExistsError:  # another thread looks at the same moment, or one that was killed did
+    except FileExistsError:  # another thread checks at the same time, or was killed during its check
         return True
     except OSError:
         return False
@@ -85,7 +85,7 @@ class _Once(Generic[T]):
 
 
 class _Device:
-    """One device with its context and its queue, made when first used."""
+    """A device with its context and its queue, which are created at the first use."""
 
     def __init__(self, cl: Any, device: Any) -> None:
         self.cl = cl
@@ -208,7 +208,7 @@ class OpenClDriver(Driver):
                 at.cl.enqueue_copy(at.queue, target, source, byte_count=size)
 
     def span(self, handle: Any, size: int) -> tuple[int, int]:
-        """Objects, not addresses: arrays share memory if they have the same object."""
+        """Return the identity of a memory object instead of addresses: arrays with the same object share memory."""
         number = int(handle.int_ptr)
         return number, number + 1
 

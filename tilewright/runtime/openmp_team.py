@@ -21,7 +21,7 @@ _UNKNOWN = "unknown"
 
 
 def function_of(library: ctypes.CDLL, name: str) -> int:
-    """The address of a function of a library or its dependencies; 0 if there is none."""
+    """The address of a function of a library or its dependencies; 0 if no such function exists."""
     try:
         return ctypes.cast(getattr(library, name), ctypes.c_void_p).value or 0
     except AttributeError:
@@ -96,7 +96,7 @@ class OpenMpTeam:
         return code.by_team
 
     def _after_fork(self) -> None:
-        """Use our own threads in a child: it has none of OpenMP's threads, and OpenMP would wait for them."""
+        """Use our own threads in a forked child: it has no threads of OpenMP, and OpenMP would wait for them."""
         self.lost = True
         if self.ready:
             POOL.code().team[0] = None

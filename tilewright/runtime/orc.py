@@ -33,7 +33,7 @@ class _Symbol(ctypes.Structure):
 
 
 def linker() -> Linker | None:
-    """The linker of this process; None if llvmlite is not of a known version."""
+    """The linker of this process; None for an unknown version of llvmlite."""
     spec = find_spec("llvmlite")
     folder = os.path.dirname(spec.origin) if spec is not None and spec.origin is not None else ""
     try:
@@ -119,5 +119,5 @@ class _Tracker:
         self._linker, self._tracker = linker, tracker
 
     def __del__(self, ending: Callable[[], bool] = sys.is_finalizing) -> None:
-        if not ending():  # then other threads may still be in it
+        if not ending():  # at the end of the process, other threads may still run in it
             self._linker.drop(self._tracker)

@@ -129,7 +129,7 @@ def list_global_func_names() -> list[str]:
 
 
 def remove_global_func(name: str) -> None:
-    """Forget the function of that name, if there is one."""
+    """Remove the function with this name, if it exists."""
     _FUNCTIONS.pop(name, None)
 
 

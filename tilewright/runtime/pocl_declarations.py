@@ -113,7 +113,7 @@ def _table() -> dict[str, tuple[str, Sequence[str]]]:
     for names, (mark, kinds, forms) in _FORMS.items():
         made = [_of(form, kind, n) for form in forms for kind in kinds for n in _LANES if n or "V" not in form]
         table.update(dict.fromkeys(names.split(), (mark, made)))
-    answers = zip(_FLOATS, ("int", "long"), strict=True)  # one lane is tested into an int
+    answers = zip(_FLOATS, ("int", "long"), strict=True)  # a test of one lane gives an int
     tests = [f"{answer if n else 'int'}{n} ({kind}{n})" for kind, answer in answers for n in _LANES]
     table.update(dict.fromkeys(("isfinite", "isinf", "isnan"), (_CONST, tests)))
     every = (*_FLOATS, *_INTS)
@@ -124,6 +124,6 @@ def _table() -> dict[str, tuple[str, Sequence[str]]]:
 
 
 def _of(form: str, kind: str, lanes: str) -> str:
-    """A form for one type at one number of lanes."""
+    """Fill in a form for a type and a number of lanes."""
     words = {"T": kind + lanes, "V": kind + lanes, "S": kind, "I": f"int{lanes}"}
     return re.sub(r"\b[TVSI]\b", lambda found: words[found[0]], form)

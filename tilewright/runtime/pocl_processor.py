@@ -77,7 +77,7 @@ def _places(record: int, texts: tuple[str, ...]) -> Iterator[int]:
                 found = zip(pointers[at:], wanted, strict=False)
                 if all(_read(memory.fileno(), pointer, _MOST_NAME_BYTES).startswith(text) for pointer, text in found):
                     yield record + at * _POINTER_BYTES
-    except OSError:  # a system without the file, or one that keeps it closed
+    except OSError:  # the file is absent, or not readable
         return
 
 

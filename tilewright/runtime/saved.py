@@ -53,11 +53,11 @@ _IN_TEXT = b"\n; For load_module: "
 _MOST_BYTES = 256 * 2**20
 """Bytes of one member: a small archive may unpack to any size."""
 _LONGEST_REASON = 300
-_EPOCH = (1980, 1, 1, 0, 0, 0)  # files of the same content are the same
+_EPOCH = (1980, 1, 1, 0, 0, 0)  # a fixed date, so that equal contents give equal files
 
 
 def archive_of(program: CompiledProgram) -> bytes:
-    """A program as an archive; of the same program, the same bytes."""
+    """Return a program as an archive; equal programs give equal bytes."""
     kind = str(Target(program.target).kind)
     members: dict[str, bytes] = {_SOURCES[kind]: program.source.encode()}
     if program.binary is not None:
@@ -79,7 +79,7 @@ def llvm_ir_of(program: CompiledProgram) -> bytes:
 
 
 def digest(described: Mapping[str, Any], members: Mapping[str, bytes]) -> str:
-    """The SHA-256 of a description, but for its own digest, and of the other members."""
+    """The SHA-256 of a description without its digest, and of the other members."""
     rest = {name: value for name, value in described.items() if name != "digest"}
     made = hashlib.sha256(json.dumps(rest, sort_keys=True).encode())
     for name, content in sorted(members.items()):
@@ -113,7 +113,7 @@ def _entry(entry: EntryPoint) -> dict[str, Any]:
     for argument in arguments:
         argument.pop("written", None)
     described = asdict(entry)
-    del described["fixed"]  # the host code says it, too
+    del described["fixed"]  # the host code contains these launches, too
     return {**described, "arguments": arguments}
 
 
@@ -123,7 +123,7 @@ def program_in(archive: bytes) -> CompiledProgram:
 
 
 def read_program(path: str | os.PathLike[str]) -> CompiledProgram:
-    """The program in a file. Raise UserError if there is none that this version can run."""
+    """Return the program in a file; raise UserError if this version can run no program in it."""
     return read_programs(path)[0]
 
 
@@ -159,13 +159,13 @@ def _read(path: Path, content: Any) -> CompiledProgram:
 
 
 def _archives(content: Any) -> list[Any]:
-    """The archives that stand one after the other in a section, as a linker has put them there."""
+    """The archives that a linker has concatenated in a section."""
     if not isinstance(content, io.BytesIO):
         return [content]
     found: list[Any] = []
     rest = content.getvalue()
     while rest.strip(b"\0"):
-        with zipfile.ZipFile(io.BytesIO(rest)) as archive:  # the last one: its directory stands at the end
+        with zipfile.ZipFile(io.BytesIO(rest)) as archive:  # the last archive, because its directory is at the end
             start = min(member.header_offset for member in archive.infolist())
         found.append(io.BytesIO(rest[start:]))
         rest = rest[:start]
@@ -209,7 +209,7 @@ def _section(content: bytes) -> bytes:
 
 def _member(archive: zipfile.ZipFile, name: str) -> bytes:
     """One member, unpacked; raises an error if that would take more memory than any module."""
-    if archive.getinfo(name).file_size > _MOST_BYTES:  # zipfile never unpacks more than it is told here
+    if archive.getinfo(name).file_size > _MOST_BYTES:  # zipfile never unpacks more than this size
         raise ValueError(f"{name} unpacks to more than {_MOST_BYTES:,} bytes")
     return archive.read(name)
 

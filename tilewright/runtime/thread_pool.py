@@ -41,7 +41,7 @@ _NAMES = ("tilewright_worker", "tilewright_end_pool", "tilewright_pool", "tilewr
 _WORDS = {"x86_64": ("202", "pause"), "aarch64": ("98", "yield")}
 """The number of the futex system call, and the instruction that makes spinning cheap, by machine."""
 _HAS_THREADS = sys.platform == "linux" and hasattr(signal, "pthread_sigmask")
-"""Whether the pool can start threads: they sleep by a call of Linux's. Elsewhere a parallel loop runs on one thread."""
+"""Whether the pool can start threads, which sleep by a system call of Linux. Else, parallel loops run on one thread."""
 _CALLS = ("i64 @syscall(i64, ...)", "i32 @sched_yield()")
 """Functions that only threads call, and that Windows lacks."""
 _SLEEPING_AT = 260
@@ -51,7 +51,7 @@ _LOOPS = 64
 
 
 class Cost(ctypes.Structure):
-    """Cycles that an iteration of a loop took at its last run, in one thread; `body` is the address of its code."""
+    """Cycles per iteration of a loop at its last run, in one thread; `body` is the address of the loop's code."""
 
     _fields_: ClassVar[Sequence[tuple[str, Any]]] = [("body", ctypes.c_void_p), ("cycles", ctypes.c_double)]
 
@@ -114,7 +114,7 @@ def memory_for(threads: int) -> tuple[ctypes.Array[ctypes.c_char], int]:
 
 
 class ThreadPool:
-    """The threads of this process: `number` of them, the calling one included."""
+    """The threads of this process: `number` threads, including the calling thread."""
 
     def __init__(self) -> None:
         self._lock = new_lock()
@@ -164,7 +164,7 @@ class ThreadPool:
     def start(self) -> int:
         """Have the threads running; returns the address of the function that runs a loop on them."""
         with self._lock:
-            compiled = _code()  # threads that come here at once must find the same
+            compiled = _code()  # concurrent threads must get the same object
             if not self.ready:
                 workers = self.number - 1 if _HAS_THREADS else 0
                 if workers:
@@ -173,7 +173,7 @@ class ThreadPool:
         return compiled.parallel_for
 
     def code(self) -> _Code:
-        """The compiled pool; threads that come here at once find the same."""
+        """The compiled pool; concurrent threads get the same object."""
         with self._lock:
             return _code()
 

@@ -17,7 +17,7 @@ _MARGIN = 1.03
 _LARGEST_OPTION = 10**12
 """The largest option that means something: beyond that, a measurement would not end."""
 _NOTHING = 1_000
-"""If this many times `number` runs take no time, the function starts no kernel: the clock would show one."""
+"""If this many times `number` runs take no time, the function starts no kernel: the clock would show a kernel."""
 
 
 @dataclass(frozen=True)
@@ -38,12 +38,12 @@ class BenchmarkResult:
 
     @property
     def min(self) -> float:
-        """The fastest."""
+        """The shortest time of the repetitions."""
         return min(self.results)
 
     @property
     def max(self) -> float:
-        """The slowest."""
+        """The longest time of the repetitions."""
         return max(self.results)
 
     @property

@@ -124,7 +124,7 @@ class C(PlainC):
             for name, sign in (("min", "<"), ("max", ">")):
                 head = f"static inline {kind}_t tilewright_{name}_{kind}({kind}_t a, {kind}_t b)"
                 lines.append(f"{head} {{ return a {sign} b ? a : b; }}")
-        lines += [  # not the compiler's own, which may call a function of its library
+        lines += [  # the compiler's builtin may call a library function
             "static inline int32_t tilewright_popcount(uint64_t x) {",
             "  x -= x >> 1 & 0x5555555555555555ULL;",
             "  x = (x & 0x3333333333333333ULL) + (x >> 2 & 0x3333333333333333ULL);",

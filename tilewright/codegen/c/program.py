@@ -133,7 +133,7 @@ class _Writer(KernelWriter):
             super()._stmt(s)
 
     def _shared_arrays(self) -> list[str]:
-        return []  # each at its own place: a thread of the CPU runs a whole block
+        return []  # arrays are declared at their places: a thread of the CPU runs a whole block
 
     def _for(self, s: For) -> None:
         if (named := with_named_range(s)) is not s:

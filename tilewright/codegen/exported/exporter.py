@@ -1,4 +1,4 @@
-"""Whole programs in forms for others than Python: header, object file, shared library, bitcode."""
+"""Whole programs in forms for other languages than Python: header, object file, shared library, bitcode."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ def run_compiler(command: Sequence[str], primitive: str, given: bytes = b"") -> 
 
 
 def linked(objects: Sequence[bytes], primitive: str, relocatable: bool = False, triple: str = "") -> bytes:
-    """Objects linked into a shared library, or into one object file; of another system, by its cross compiler."""
+    """Link objects into a shared library, or into one object file; for another system, by its cross compiler."""
     compiler = cross_compiler(triple, primitive) if triple else required_compiler("linking", primitive)
     with tempfile.TemporaryDirectory(prefix="tilewright-") as folder:
         paths = [Path(folder, f"part{i}.o") for i in range(len(objects))]
@@ -130,5 +130,5 @@ def written_whole(path: Path, content: bytes, primitive: str) -> None:
             fix="give a file in a folder that can be written",
         ) from error
     finally:
-        with contextlib.suppress(OSError):  # nor could it be made, perhaps
+        with contextlib.suppress(OSError):  # perhaps the file was never created
             draft.unlink(missing_ok=True)

@@ -18,7 +18,7 @@ PARALLEL_FOR = "tilewright_parallel_for"
 LAUNCH = "tilewright_launch"
 """`i32 (i32 body(ptr closure, i64 task, i64 tasks, ptr barrier), ptr closure)`: every thread runs the body once."""
 TASK_BARRIER = "tilewright_task_barrier"
-"""`i32 (ptr barrier)`, at which all tasks wait for each other; not 0 if one of them has failed."""
+"""`i32 (ptr barrier)`: all tasks wait for each other there; the result is not 0 if a task has failed."""
 OF_THREADS = (PARALLEL_FOR, LAUNCH, TASK_BARRIER)
 """The functions that the thread pool supplies."""
 

@@ -26,15 +26,15 @@ class Processor:
     vector_bits: int
     """The widest vectors worth using; 0 leaves it to LLVM."""
     has_fma: bool
-    """Whether it multiplies and adds in one instruction."""
+    """Whether one instruction multiplies and adds."""
     has_scale: bool = False
-    """Whether it multiplies by powers of two in one instruction, and LLVM knows so."""
+    """Whether one instruction multiplies by a power of two, and LLVM uses it."""
     has_vnni: bool = False
-    """Whether it adds dot products of four bytes to 16 sums in one instruction."""
+    """Whether one instruction adds dot products of four bytes to 16 sums."""
     level: int = 3
     """LLVM's optimisation level, 0 to 3."""
     triple: str = ""
-    """The triple of another system, on which the code cannot run here; "" is of this machine."""
+    """The triple of another system, for code that cannot run here; "" for this machine."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class MachineCode:
 @cache
 @not_while_forking
 def host_processor(cpu: str | None = None, features: str | None = None) -> Processor:
-    """This machine's processor; `cpu` and `features` (LLVM's names) name another one instead."""
+    """This machine's processor, or the processor with the name `cpu` and these `features` (LLVM's names)."""
     llvm = binding()
     if cpu is None:
         known = dict(llvm.get_host_cpu_features())

@@ -45,7 +45,7 @@ def _floored(
 
 
 def _guarded(out: FunctionWriter, op: str, dtype: DType, a: LLVMValue, b: LLVMValue, by: int | None) -> LLVMValue:
-    """One division instruction, with the code around it if `by`, the divisor, may be 0 or -1."""
+    """A division instruction, with guards around it if the divisor `by` may be 0 or -1."""
     if by not in (None, 0, -1):
         return out.binary(op, a, b)
     zero, one = constant(0, dtype), constant(1, dtype)

@@ -68,7 +68,7 @@ class LLVMExprWriter:
         self.mask: LLVMValue | None = None
         """The wanted lanes of vectors, if not all are."""
         self._wider: dict[LLVMValue, LLVMValue | None] = {}
-        """The enclosing mask of each mask: values known in its lanes are also known in fewer of them."""
+        """The enclosing mask of each mask: values known in the lanes of a mask are also known in fewer lanes."""
         self._known: ScopedTable[Any, LLVMValue] = ScopedTable()
         self._masked: ScopedTable[n.Expr, bool] = ScopedTable()
         """Expressions with known values in some lanes."""
@@ -81,7 +81,7 @@ class LLVMExprWriter:
             yield
 
     def _find(self, e: n.Expr) -> LLVMValue | None:
-        """The value of `e` in the lanes that are wanted, if it is known there."""
+        """The value of `e` in the present lanes, if the value is known there."""
         if self.mask is None or e not in self._masked:
             return self._known.get(e)
         mask: LLVMValue | None = self.mask
@@ -166,7 +166,7 @@ class LLVMExprWriter:
         return self.out.binary("add", self.out.splat(base, lanes), steps, "ramp")
 
     def guard(self, e: n.Expr) -> LLVMValue:
-        """The condition of a statement. If it is one on positions in a loop, it cannot overflow."""
+        """The condition of a statement. A condition on positions in a loop cannot overflow."""
         if isinstance(e, n.Call) and e.name == "likely":
             return self._positions(e.args[0])
         return self.value(e)
@@ -347,7 +347,7 @@ class LLVMExprWriter:
         return made
 
     def _anticipate(self, e: n.Select | n.IfThenElse) -> None:
-        """Compute the choices that both branches make, before them."""
+        """Compute the choices that occur in both branches before the branches."""
         for choice in made_by_both(e):
             if not self.is_harmless(choice):
                 self.value(choice)
@@ -355,7 +355,7 @@ class LLVMExprWriter:
     def branches(
         self, condition: LLVMValue, then: Callable[[], LLVMValue], otherwise: Callable[[], LLVMValue]
     ) -> LLVMValue:
-        """One of two values; only that one is computed."""
+        """Choose one of two values; only the chosen value is computed."""
         out = self.out
         labels = [out.label(wish) for wish in ("then", "else", "joined")]
         out.branch_if(condition, labels[0], labels[1])

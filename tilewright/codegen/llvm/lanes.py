@@ -101,7 +101,7 @@ class Lanes:
         return Lanes(self.out, to, self.out.convert(op, self.value, value_type(to)))
 
     def bits(self, dtype: str) -> Lanes:
-        """The same bits as another type."""
+        """Reinterpret the bits as another type."""
         to = DType(dtype).with_lanes(self.dtype.lanes)
         return Lanes(self.out, to, self.out.convert("bitcast", self.value, value_type(to)))
 

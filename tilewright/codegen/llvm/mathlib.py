@@ -91,7 +91,7 @@ class MathLibrary:
         args: list[LLVMValue],
         body: Callable[[list[Lanes]], Lanes],
     ) -> LLVMValue:
-        """A call of a function of our own, which is written if the module does not have it yet."""
+        """Call one of our own functions, and write it if the module does not have it yet."""
         full = f"tilewright.{name}.{mangled(value_type(dtype))}"
         kind = value_type(dtype)
         if not self.module.has_helper(full):

@@ -31,9 +31,9 @@ class BufferAccesses:
         self.past_caches = False
         """Whether vectors are stored to the memory of arguments past the caches, if their addresses permit it."""
         self.unordered = False
-        """Whether there was such a store: other threads see it only behind a fence."""
+        """Whether a store went past the caches: other threads see it only behind a fence."""
         self.expr: LLVMExprWriter
-        """Set once the two are made: each needs the other."""
+        """Set after both objects are created, because each needs the other."""
 
     # Loads
 

@@ -1,4 +1,4 @@
-"""Questions to LLVM that it may answer by ending the process, asked in a process of their own."""
+"""Questions that LLVM may answer by ending the process, asked in a separate process."""
 
 from __future__ import annotations
 

@@ -242,7 +242,7 @@ class BodyWriter:
     def _counted(
         self, s: For, start: LLVMValue, stop: LLVMValue, body: Stmt, runs: bool, step: LLVMValue = ONE
     ) -> None:
-        """The iterations from `start` up to `stop`, tested at the bottom; `runs`: there is at least one."""
+        """Write the iterations from `start` up to `stop`, tested at the bottom; `runs`: at least one iteration runs."""
         out, name = self.out, s.var.name
         inside, done = out.label(name), out.label(f"{name}.done")
         latch = out.label(f"{name}.next")
@@ -285,7 +285,7 @@ class BodyWriter:
     def function_of(
         self, s: For, wish: str, parameters: Parameters, write: Callable[[BodyWriter], None], alone: bool = True
     ) -> tuple[LLVMValue, LLVMValue]:
-        """A function of its own for (part of) a loop, that the runtime calls, and the closure to call it with."""
+        """A separate function for (a part of) a loop, which the runtime calls, and the closure to call it with."""
         captured = captures(s)
         name = self.module.symbol(f"{self.name}.{wish}")
         inner = BodyWriter(self.module, self.library, self.options, name)
@@ -314,7 +314,7 @@ class BodyWriter:
         self._free(heap)
 
     def _place(self, buffer: Buffer) -> None:
-        """Memory for a buffer, on the stack if it is small and of a known size."""
+        """Allocate a buffer, on the stack if the size is known and small."""
         count = product(buffer.shape)
         kind, size = memory_type(buffer.dtype), buffer.dtype.bytes
         if count is not None and count * size <= self.stack_left:
@@ -391,7 +391,7 @@ def write_trampoline(module: ModuleWriter, name: str, types: list[str], paramete
 
 
 def captures(loop: For) -> list[Param]:
-    """The captures of a loop body from the function around it: buffers, then variables."""
+    """The values of the surrounding function that a loop body uses: buffers, then variables."""
     used: dict[Param, None] = {}
     own: set[Any] = {loop.var}
     for at in post_order(loop.body):

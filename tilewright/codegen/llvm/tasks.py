@@ -117,7 +117,7 @@ def own_memory(region: Stmt) -> frozenset[Buffer]:
 
 
 def _without(stmt: Stmt, loop: For) -> Stmt:
-    """A statement with a loop in it, without its body."""
+    """Return a statement with the body of a loop in it left out."""
     if isinstance(stmt, For) and _same(stmt, loop):
         return NOTHING
     return map_statements(stmt, lambda child: _without(child, loop))

@@ -11,7 +11,7 @@ from ...loops.walk import substatements
 _FULL_UNROLL = 64
 """Iterations of a loop that LLVM unrolls completely, and copies of the body of a longer loop at most."""
 _VECTOR_BYTES = 64
-"""Bytes that count as one store."""
+"""The bytes of a vector: a longer store counts as several."""
 
 
 def unroll_hint(loop: For) -> str:
