@@ -50,7 +50,7 @@ def choices(e: Expr) -> int:
 
 def assuming(e: Expr, cond: Expr, facts: Facts) -> Expr:
     """A simplified e, simplified further under `cond`, if that can matter."""
-    useful = facts.decidable.get(e)  # if it is known, it answers most questions
+    useful = facts.decidable.get(e)  # a decidable form answers most questions
     if useful is None:
         if choices(e) > MOST_CHOICES:
             return e

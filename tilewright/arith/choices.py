@@ -21,7 +21,7 @@ def _choice(e: Any, facts: Facts) -> Expr:
     a, b = visit(e.true_value, facts), visit(e.false_value, facts)
     if a is not b:
         lazy = isinstance(e, n.IfThenElse)  # a Select evaluates each branch even if its condition fails
-        if choices(a) <= MOST_CHOICES and (lazy or harmless(a)):  # deeper ones stay as they are
+        if choices(a) <= MOST_CHOICES and (lazy or harmless(a)):  # deeper choices stay as they are
             a = assuming(a, cond, facts)
         if choices(b) <= MOST_CHOICES and (lazy or harmless(b)):
             b = assuming(b, negated(cond, facts), facts)

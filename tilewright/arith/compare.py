@@ -161,7 +161,7 @@ def _above(terms: Affine, limit: int, facts: Facts) -> Expr:
 
 
 def _require_room(others: Affine, sizes: Affine, facts: Facts) -> None:
-    """OverflowError if a side of a comparison might not fit: it then stays as it is written."""
+    """Raise OverflowError if a side of a comparison might not fit: the comparison then stays as it is written."""
     if not has_room(others, facts) or not has_room(sizes, facts):
         raise OverflowError
 
@@ -188,7 +188,7 @@ def turned(form: Affine) -> bool:
 
 
 def _parted(terms: Affine) -> tuple[Affine | None, Affine]:
-    """(the terms that are sizes, the others), if there are both, some of them negative; else (None, all)."""
+    """(the terms that are sizes, the other terms), if both exist and some are negative; else (None, all terms)."""
     if min(terms.terms.values()) > 0:
         return None, terms
     sizes = {a: k for a, k in terms.terms.items() if is_size(a)}

@@ -78,7 +78,7 @@ def _factors(number: int) -> tuple[int, ...]:
 
 
 def _quotient(e: Expr, divisor: int, facts: Facts) -> Affine:
-    """e // divisor as one term, quotients of quotients as one."""
+    """e // divisor as one term; a quotient of a quotient becomes one quotient."""
     inner = _divisor(e)
     if isinstance(e, FloorDiv) and inner:
         return _floor(Affine.of(e.a), inner * divisor, facts)

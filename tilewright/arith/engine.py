@@ -84,7 +84,7 @@ def linear(e: Expr, facts: Facts) -> Affine:
     if found is None:
         if SEEN and contains_effects(e):
             found = opaque_atom(e, facts)
-        elif not is_index(e.dtype):  # sums of these wrap
+        elif not is_index(e.dtype):  # sums of this type wrap
             found = atom(visit(e, facts))
         else:
             found = _sum(e, facts) if type(e) in _SUMS else _leaf(e, facts)
@@ -101,7 +101,7 @@ def _leaf(e: Expr, facts: Facts) -> Affine:
 
 
 def atom(e: Expr) -> Affine:
-    """The form of an expression that is its own atom (a constant is a constant)."""
+    """The form of an expression that is an atom, or a constant."""
     return Affine({}, e.value, e.dtype) if isinstance(e, IntImm) else Affine({e: 1}, 0, e.dtype)
 
 
@@ -137,7 +137,7 @@ def _sum(e: Expr, facts: Facts) -> Affine:
 
 
 def merged(form: Affine, facts: Facts) -> Affine:
-    """`form` with the quotients and remainders that belong together put together."""
+    """`form` with matching quotients and remainders combined."""
     if len(form.terms) > 1 and not (
         facts.splits.keys().isdisjoint(form.terms) and facts.shares.keys().isdisjoint(form.terms)
     ):

@@ -114,7 +114,7 @@ class Facts:
         return self.bind_all({var: (min, extent)})
 
     def bind_all(self, ranges: Mapping[Var, Range]) -> Facts:
-        """These facts, and the given (min, extent) ranges in place of earlier facts about these variables."""
+        """Return the facts with (min, extent) ranges that replace earlier facts about their variables."""
         own = self.ranges
         for var, (low, extent) in ranges.items():
             held = own.get(var)

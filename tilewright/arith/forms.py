@@ -143,7 +143,7 @@ def _best(forms: list[Affine], sign: int, facts: Facts) -> list[Affine]:
         others = alike.setdefault(frozenset() if few else frozenset(form.terms), [])
         for i in others[-_MOST_COMPARED:]:
             gap = merged((form - kept[i]).scale(sign), facts)
-            if nonneg(gap, facts):  # the other is at least as good
+            if nonneg(gap, facts):  # the other argument is at least as good
                 break
             if nonneg(gap.scale(-1), facts):
                 kept[i] = form

@@ -53,7 +53,7 @@ def again(made: Expr, facts: Facts) -> Expr:
 
 
 def call(e: n.Call, facts: Facts) -> Expr:
-    """A call: its arguments simplified; `likely` of a known condition is dropped."""
+    """A call with simplified arguments; `likely` of a known condition is dropped."""
     made: Any = with_simple_children(e, facts)
     if e.name == "likely" and isinstance(made.args[0], IntImm):
         return made.args[0]

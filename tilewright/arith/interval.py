@@ -40,7 +40,7 @@ def bounds(e: Expr, facts: Facts) -> Pair:
         lo = known_low
     if known_high is not None and known_high < hi:
         hi = known_high
-    if lo > hi:  # the facts contradict each other: nothing ever runs here
+    if lo > hi:  # contradicting facts: code under them never runs
         hi = lo
     facts.bounds[e] = lo, hi
     return lo, hi
@@ -105,7 +105,7 @@ def _variable(e: n.Var, facts: Facts) -> Pair:
     first = low.value if isinstance(low, IntImm) else bounds(low, facts)[0]
     if isinstance(low, IntImm) and isinstance(extent, IntImm):
         last: Bound = low.value + extent.value - 1
-    elif not (is_index(low.dtype) and is_index(extent.dtype)):  # sums of these wrap, and so may the end
+    elif not (is_index(low.dtype) and is_index(extent.dtype)):  # sums of this type wrap, so the end may, too
         last = bounds(low, facts)[1] + bounds(extent, facts)[1] - 1
     else:
         last = form_bounds(Affine.of(low) + Affine.of(extent), facts)[1] - 1

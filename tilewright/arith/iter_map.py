@@ -44,7 +44,7 @@ class _Rewriter:
 
     def __init__(self, iters: Mapping[Var, Any], trivial: bool, as_wholes: bool) -> None:
         self.as_wholes = as_wholes
-        """Whether a divided sum is one number; else the terms that the divisor divides evenly are kept apart."""
+        """Whether a divided sum is one number; else terms that the divisor divides evenly stay separate."""
         self.marks: dict[Var, IterMark] = {}
         self.starts: dict[Var, Expr] = {}
         self.bounds: dict[_Digits, Number] = {}
@@ -166,7 +166,7 @@ class _Rewriter:
         return whole(IterMark(source, written(extent, parts[0].scale.dtype)), base)
 
     def _with_bounded_sums(self, parts: list[IterSplitExpr]) -> list[IterSplitExpr]:
-        """Put one split in place of some that are a part of a sum and have a bound of their own, the longest first."""
+        """Replace splits that are a part of a sum with a separate bound by one split, the longest part first."""
         for own, bound in sorted(self.bounds.items(), key=lambda each: -len(each[0])):
             places = {_digits(part): number(part.scale) for part in parts}
             scale = places.get(_digits(own[-1]), 0)
@@ -183,7 +183,7 @@ class _Rewriter:
         return parts
 
     def assume_all(self, predicate: Expr) -> None:
-        """Take the bounds of sums into account: the shorter sums first, as longer ones are made of them."""
+        """Apply the bounds of sums, shorter sums first, because longer sums contain them."""
         for condition in sorted(conjuncts(predicate), key=lambda each: len(variables(each))):
             self.assume(condition)
 
@@ -230,7 +230,7 @@ def _largest(args: Sequence[IterSplitExpr]) -> Number:
 
 
 def _joined(parts: list[IterSplitExpr]) -> list[IterSplitExpr]:
-    """Neighbouring digits of one mark, at their places, are one split again."""
+    """Join neighbouring digits of one mark, at their places, to one split again."""
     made: list[IterSplitExpr] = []
     for part in parts:
         last = made[-1] if made else None

@@ -78,7 +78,7 @@ def _joined(e: Any, kind: Any, neutral: Expr, absorbing: Expr, facts: Facts) -> 
 
 
 def _bounds_variables(e: Expr) -> bool:
-    """Whether the condition compares sums of plain variables, so that others may profit from assuming it."""
+    """Whether a condition compares sums of plain variables: it may then help to simplify other conditions."""
     form = as_nonneg(e)
     return form is not None and all(isinstance(atom, n.Var) for atom in form.terms)
 
@@ -104,7 +104,7 @@ def _without_implied(parts: list[Expr], conjunction: bool, facts: Facts) -> list
             if _follows(other, form, facts):  # other >= 0 comes from form >= 0
                 if j > i or (
                     harmless(parts[i]) and sums_have_room(parts[i], facts)
-                ):  # an earlier condition may guard it
+                ):  # an earlier condition may guard a later one
                     dead.add(j)
             elif j > i and _follows(other.scale(-1).shift(-1), form, facts):
                 return None

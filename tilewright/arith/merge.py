@@ -9,7 +9,7 @@ from .splits import Digits, Quotient, digits, quotient, remainder
 
 
 def merge(form: Affine, facts: Facts) -> Affine:
-    """Put together the splits of a form that belong together."""
+    """Combine the matching splits of a form."""
     while len(form.terms) > 1:
         pieces = [(atom, k, facts.splits[atom]) for atom, k in form.terms.items() if atom in facts.splits]
         found = _join(form, pieces, facts) or _complement(form, pieces, facts) if pieces else None

@@ -17,7 +17,7 @@ _ANY: Pair = (1, 0)
 
 
 class Modular(NamedTuple):
-    """The value is coeff * k + base for some whole k; with coeff 0 it is the constant base."""
+    """The values coeff * k + base for integers k; with coeff 0, the constant base."""
 
     coeff: int
     base: int

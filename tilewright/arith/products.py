@@ -29,13 +29,13 @@ def product(parts: list[Expr], facts: Facts) -> Expr | None:
 
 
 def size_name(e: Expr) -> str:
-    """The name of a variable, or of the one in its unit; "" for anything else."""
+    """The name of a variable, or of the variable in a unit; "" for anything else."""
     whole = e.a if is_unit(e) else e  # type: ignore[attr-defined]
     return whole.name if isinstance(whole, Var) else ""
 
 
 def without(parts: list[Expr], wanted: list[Expr]) -> list[Expr] | None:
-    """The remaining parts after removing each wanted one once; None if one is missing."""
+    """The remaining parts after removing each wanted part once; None if a wanted part is missing."""
     left = list(parts)
     for one in wanted:
         index = next((i for i, have in enumerate(left) if have is one), None)

@@ -80,7 +80,7 @@ def _search(form: Affine, facts: Facts, depth: int) -> bool:
 
 
 def _by_conditions(form: Affine, facts: Facts, depth: int) -> bool:
-    """Take a known condition away from the form, as often as cancels one of its terms."""
+    """Prove by a known condition: a multiple of it is subtracted from the form, to cancel one term."""
     for known in facts.nonneg:
         tried: set[tuple[int, int]] = set()
         for atom, k in known.terms.items():

@@ -208,7 +208,7 @@ def _ends_of(e: Expr, relaxed: Mapping[Var, Range], facts: Facts) -> Ends | None
 
 
 def _product(e: n.Mul, relaxed: Mapping[Var, Range], facts: Facts) -> Ends | None:
-    """A product with one symbolic side of known sign."""
+    """The range of a product with one symbolic side of known sign."""
     part, other = (e.a, e.b) if uses_any(e.a, relaxed) else (e.b, e.a)
     if uses_any(other, relaxed):
         return None
@@ -256,7 +256,7 @@ def _floormod(e: n.FloorMod, relaxed: Mapping[Var, Range], facts: Facts) -> Ends
 
 
 def _cast(e: n.Cast, relaxed: Mapping[Var, Range], facts: Facts) -> Ends | None:
-    """A cast of integers that keeps the values of both ends, and so all between them."""
+    """The range of an integer cast that keeps the values of both ends, and thus all values between them."""
     if not e.value.dtype.is_int or (ends := _ends_of(e.value, relaxed, facts)) is None:
         return None
     _require_room(ends, facts)

@@ -265,13 +265,13 @@ def digits(base: Affine, low: int, high: int, facts: Facts) -> Affine:
 
 
 def _is_quotient(form: Affine, base: Affine, low: int, facts: Facts) -> bool:
-    """Whether a form is nothing but `base // low`: a term that is divisible stays in it if the rest may not fit."""
+    """Whether a form is just `base // low`: a divisible term stays in the dividend if the rest may not fit."""
     held = facts.splits.get(next(iter(form.terms))) if len(form.terms) == 1 and not form.const else None
     return held is not None and not held.high and held.low == low and held.base.key() == base.key()
 
 
 def _split_atom(base: Affine, low: int, high: int, facts: Facts) -> Affine:
-    """The form that is one split; equal ones, in any order of terms, are one atom under the same facts."""
+    """The form of one split. Under the same facts, equal splits are one atom, in any order of terms."""
     terms = base.terms
     if high:
         terms = {atom: k % high for atom, k in terms.items()}
@@ -288,7 +288,7 @@ def _split_atom(base: Affine, low: int, high: int, facts: Facts) -> Affine:
             atom = FloorDiv(atom, immediate(low, base.dtype))
         facts.split_atoms[key] = atom
         facts.splits[atom] = Digits(base, low, high)
-    if facts.low or facts.high:  # a condition may have fixed its value
+    if facts.low or facts.high:  # a condition may have fixed the value of the split
         least, most = bounds(atom, facts)
         if least == most:
             return Affine({}, int(least), base.dtype)

@@ -18,7 +18,7 @@ from .write import write
 
 
 def quotient(a: Affine, b: Affine, facts: Facts) -> Affine | None:
-    """truncdiv(a, b); None if it stays as it is."""
+    """The form of truncdiv(a, b); None if the operator stays as it is."""
     if b.terms:
         return Affine({}, 1, a.dtype) if a.same(b) else None
     divisor = b.const
@@ -51,7 +51,7 @@ def _whole(a: Affine, divisor: int, facts: Facts) -> Affine:
 
 
 def remainder(a: Affine, b: Affine, facts: Facts) -> Affine | None:
-    """truncmod(a, b), which has the sign of a; None if it stays as it is."""
+    """The form of truncmod(a, b), which has the sign of a; None if the operator stays as it is."""
     if b.terms:
         return Affine({}, 0, a.dtype) if a.same(b) else None
     size = abs(b.const)
@@ -73,7 +73,7 @@ def remainder(a: Affine, b: Affine, facts: Facts) -> Affine | None:
 
 
 def as_written(found: Expr, source: Expr, facts: Facts) -> Expr:
-    """A simplified expression with divisions that round toward zero, if its source has no others."""
+    """Return the result with divisions that round toward zero, if its source has no other divisions."""
     if not any(isinstance(at, (Div, Mod)) and is_index(at.dtype) for at in post_order(source)):
         return found
     if any(isinstance(at, (FloorDiv, FloorMod)) for at in post_order(source)):

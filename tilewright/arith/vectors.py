@@ -58,7 +58,7 @@ def arithmetic(e: Any, facts: Facts) -> Expr:
 
 
 def _load(e: n.Load, facts: Facts) -> Expr:
-    """A load; if each lane reads the same element, one load and its copies."""
+    """Simplify a load; if all lanes read the same element, to one load and its copies."""
     made: Any = with_simple_children(e, facts)
     if made.dtype.lanes == 1 or e.source.dtype.lanes != 1:
         return made  # type: ignore[no-any-return]

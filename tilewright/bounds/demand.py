@@ -33,7 +33,7 @@ NO_LOOPS: Mapping[IterVar, tuple[int, Expr | None]] = {}
 
 @dataclass(frozen=True)
 class Region:
-    """The part of one dimension that is computed; `widened` says why it is larger than needed ("" if exact)."""
+    """The computed part of a dimension; `widened` is the reason if it is larger than needed, else ""."""
 
     range: Range
     widened: str
@@ -94,7 +94,7 @@ def demand(
 
 
 def _numbers(own: Loop, outer: tuple[Loop, ...]) -> list[Var]:
-    """The variables with a thread's number: of a loop, and of the loops around it over the same index."""
+    """The variables with a thread's number: of a loop, and of outer loops over the same index."""
     return [own.var, *(loop.var for loop in outer if loop.tag is own.tag)]
 
 

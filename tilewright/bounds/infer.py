@@ -104,7 +104,7 @@ def _bounds_of(
     data = () if isinstance(stage.op, ExternOp) else stage.op.axis  # the loops of a statement are not dimensions
     ranges = {axis: part.range for axis, part in zip(data, needed, strict=True)}
     for axis, (_, step) in private.items():
-        if step is None and axis.dom is not None:  # each thread computes and keeps the element of its own number
+        if step is None and axis.dom is not None:  # each thread computes and keeps the element with its own number
             ranges[axis] = axis.dom
     known, ends = ranges_of_loops(stage, body)
     for axis in (*stage.op.loop_axes[len(data) :], *(a for a in stage.leaves if a.thread is not None)):
@@ -130,7 +130,7 @@ def _bounds_of(
 
 
 def _carry_down(stage: Stage, ranges: dict[IterVar, Range]) -> None:
-    """Add the ranges of all axes that are made of others."""
+    """Add the ranges of all axes that are derived from other axes."""
     fixed = axes_of_threads(stage)
     for relation in stage.relations:
         ranges.update(relation.ranges_down(ranges, fixed.__contains__, simplify))
@@ -157,7 +157,7 @@ def bounds_of_first_values(found: StageBounds) -> StageBounds:
 
 
 def _growing(stage: Stage, ranges: dict[IterVar, Range]) -> dict[IterVar, Range]:
-    """The ranges of reduction axes that depend on other axes, in terms of the loops of these."""
+    """The ranges of reduction axes that depend on other axes, in terms of the loops of the other axes."""
     ends = {a: (ranges[a].min, ranges[a].extent) for a in stage.op.reduce_axis}
     varying = [a for a, pair in ends.items() if not all(isinstance(e, IntImm) for e in pair)]
     own = {axis.var for axis in stage.roots} if varying else set()
@@ -181,7 +181,7 @@ def outer_facts(outer: tuple[Loop, ...], reader: Facts, sizes: Facts = EMPTY) ->
 
 
 def own_facts(stage: Stage, ranges: dict[IterVar, Range], facts: Facts, ends: tuple[ReadEnd, ...] = ()) -> Facts:
-    """`facts` and the ranges of a stage's own loops; UserError for an extent that its loop cannot have."""
+    """`facts` with the ranges of a stage's own loops; UserError for an extent that its loop cannot have."""
     own: dict[Var, tuple[Expr, Expr]] = {}
     for loop in stage.loops:
         extent = ranges[loop.axis].extent

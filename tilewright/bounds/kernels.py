@@ -12,7 +12,7 @@ from .stage_bounds import Bounds, StageBounds
 
 
 class KernelBounds(NamedTuple):
-    """The stages of one kernel, readers first, and the extents of its hardware indices."""
+    """The stages of a kernel, readers first, and the extents of the kernel's hardware indices."""
 
     stages: list[StageBounds]
     extents: dict[ThreadTag, Expr]

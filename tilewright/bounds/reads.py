@@ -25,11 +25,11 @@ from .call_checks import ReadCheck, point_checks, range_check
 from .witnesses import GuardedRead, check_witness, guarded_reads, is_guarded, positive_forms, reads_beyond
 
 End = int | Expr
-"""One end of the values of an axis or an index; an expression only if it is not constant."""
+"""An end of the values of an axis or an index: a number if it is constant, else an expression."""
 
 
 class ExactRange(NamedTuple):
-    """The least and the largest value of an axis or an index, both of them reached."""
+    """The least and the largest value of an axis or an index; both values occur."""
 
     lo: End
     hi: End
@@ -111,7 +111,7 @@ def _need(
     needed: dict[Operation, list[ExactRange | None]], producer: Operation, found: Sequence[ExactRange | None]
 ) -> None:
     """Add the demands of one read on a tensor, dimension by dimension, to the demands of other reads."""
-    if not producer.axis:  # a tensor that is given, or that a statement writes as a whole
+    if not producer.axis:  # an input, or a tensor that a statement writes as a whole
         return
     known = needed.setdefault(producer, list(found))
     for d, (a, b) in enumerate(zip(known, found, strict=True)):
@@ -119,7 +119,7 @@ def _need(
 
 
 def _join(a: ExactRange | None, b: ExactRange | None) -> ExactRange | None:
-    """The range that covers both; if one is unknown, the other."""
+    """The range that covers two ranges; if one range is unknown, the other range."""
     if a is None or b is None:
         return a or b
     if all(isinstance(end, int) for end in (*a, *b)):

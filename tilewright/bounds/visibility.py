@@ -72,7 +72,7 @@ def check_owners(stage: Stage, scope: MemoryScope, private: Container[IterVar] =
                 suspects=(_placed(stage),),
             )
     for loop in _on_hardware(stage.loops):
-        combines = loop.axis.kind is AxisKind.REDUCE  # then every thread has the result
+        combines = loop.axis.kind is AxisKind.REDUCE  # every thread gets the result of a combination
         if loop.tag is not None and not combines and loop.axis not in private and not shares(scope, loop.tag):
             who = "block" if loop.tag.is_block else "thread"
             raise UserError(

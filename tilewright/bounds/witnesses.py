@@ -30,7 +30,7 @@ _ALL_OF = 16
 
 
 class Condition(NamedTuple):
-    """A condition that holds at a read, or one that fails there."""
+    """A condition that holds, or fails, at a read."""
 
     expr: Expr
     holds: bool

@@ -340,7 +340,7 @@ class _Hash:
         if found is None:
             count = self._next
             found = self._make(node)
-            if isinstance(node, Expr) and count == self._next:  # nodes that count are made anew
+            if isinstance(node, Expr) and count == self._next:  # no variable was numbered in it
                 self._known[node] = found
         return found
 

@@ -130,7 +130,7 @@ class _Copier:
 
 
 def _addressed(value: Expr, facts: Facts) -> Expr:
-    """The value of a copy with the simplest address, since every thread computes its own."""
+    """The value of a copy with the simplest address, because every thread computes its own address."""
     load = copied_load(value)
     if load is None:
         return value
@@ -146,7 +146,7 @@ UNROLLED_STORES = 1024
 
 
 def _unrolled(stmt: Stmt) -> tuple[Stmt, int]:
-    """The statement with its short serial loops unrolled, and its number of stores; 0 if that has no bound."""
+    """The statement with its short serial loops unrolled, and its number of stores; 0 if the number is unknown."""
     if isinstance(stmt, (Commit, Barrier)):
         return stmt, 0
     if isinstance(stmt, (Store, Tensorized)):

@@ -49,7 +49,7 @@ def _visit(stmt: Stmt, sizes: set[int]) -> Stmt:
 
 
 def _counted(loop: For, size: int) -> Stmt:
-    """The loop with a counter for the remainders of its variable by `size`, if it has any."""
+    """The loop with a counter for the remainders of its variable by `size`, if it computes such remainders."""
     ahead = {node: by for node in post_order(loop.body) if (by := _ahead(node, loop.var, size)) is not None}
     if not ahead:
         return loop

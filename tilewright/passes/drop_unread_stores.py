@@ -138,7 +138,7 @@ class _Sweep:
 
 
 def _has_effects(stmt: Stmt) -> bool:
-    """Whether a statement calls a function that does something beside computing its value."""
+    """Whether a statement calls a function with side effects."""
     return any(map(has_effect, post_order(stmt)))
 
 
@@ -155,7 +155,7 @@ def _is_unit(stmt: Stmt) -> bool:
 
 
 def _without_stored_values(fill: Stmt, stored: Sources) -> Stmt | None:
-    """A fill with nothing for its values: equal for two fills that store to the same elements; else None."""
+    """Return a fill without its values, which is equal for two fills that store to the same elements; else None."""
     blank = _without_values(fill) if all(map(is_own, stored)) else None
     return None if blank is None or uses.read(blank) else blank
 

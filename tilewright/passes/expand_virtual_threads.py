@@ -91,7 +91,7 @@ class _Expansion:
         return buffer.changed(shape=shape)
 
     def statement(self, stmt: Stmt) -> Stmt:
-        """`stmt` for all vthreads: shared if nothing depends on the vthread, else expanded further in."""
+        """`stmt` for all vthreads: shared if nothing depends on the vthread, else expanded in its inner statements."""
         if not self._depends(stmt):
             return stmt
         if isinstance(stmt, Seq):

@@ -24,7 +24,7 @@ def hoist_allocations(function: Function, target: Target, options: Options) -> F
 
 
 def _strip(stmt: Stmt, found: dict[Buffer, None], in_kernel: bool = False) -> Stmt:
-    """`stmt` without its allocations, which are collected unless a kernel or parallel loop inside takes them."""
+    """`stmt` without its allocations. `found` collects them, except in kernels or parallel loops inside."""
     if isinstance(stmt, Allocate) and not variables(*stmt.buffer.shape):
         found[stmt.buffer] = None
         body = _strip(stmt.body, found, in_kernel)

@@ -25,7 +25,7 @@ _DIVISIONS = (Div, Mod, FloorDiv, FloorMod)
 MOST_VISITS = 256
 """Largest number of occurrences of one node that are counted."""
 MAX_NAMES = 64
-"""Largest number of names per scope: each nests the rest of the scope one level deeper, and occupies a register."""
+"""The most names per scope: each name nests the rest of the scope one level deeper, and occupies a register."""
 
 
 def hoist_divisions(function: Function, target: Target, options: Options) -> Function:
@@ -51,7 +51,7 @@ def _scope(body: Stmt, own: set[Var], known: set[Var], without: set[Any]) -> Stm
         often = [e for e in often if e in kept]
     names: dict[Expr, Var] = {}
     bound: list[tuple[Var, Expr]] = []
-    for e in often:  # inner ones come first: outer ones are then built from their names
+    for e in often:  # inner divisions first: outer divisions are then built from their names
         value = e.map_children(lambda child: substitute(child, names))
         names[e] = Var(_name(e), e.dtype)
         bound.append((names[e], value))

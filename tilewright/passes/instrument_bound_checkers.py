@@ -104,7 +104,7 @@ class _Instrumenter:
         return stmt
 
     def _repeated(self, stmt: While) -> Stmt:
-        """A loop with a condition that reads memory ends when a read leaves its buffer; the read is then reported."""
+        """End a loop with a condition that reads memory when a read leaves its buffer, and report the read."""
         checks = self._reads((stmt.condition,), _stage(stmt))
         if not checks:
             return stmt
@@ -157,7 +157,7 @@ class _Instrumenter:
         return seq(*reports, Store(stmt.buffer, stmt.indices, exchanged))
 
     def _reads(self, parts: tuple[Expr, ...], stage: str) -> list[_Check]:
-        """The checks of all reads in some expressions, each after the checks of its own operands."""
+        """The checks of all reads in expressions, each after the checks of the read's own indices."""
         checks: list[_Check] = []
         done: set[tuple[Expr, Expr]] = set()
         for part in parts:
@@ -224,7 +224,7 @@ def _name(buffer: Buffer) -> str:
 
 
 def _stage(stmt: Stmt) -> str:
-    """The stage that a statement belongs to: that of its first store."""
+    """The stage of a statement: the stage of its first store."""
     while not isinstance(stmt, Store):
         inner = substatements(stmt)
         if not inner:

@@ -75,11 +75,11 @@ def launch_on_host(function: Function, target: Target, options: Options) -> Func
 
 
 MOST_LOOPS_OF_A_LAUNCH = 128
-"""Loops beside each other in one launch."""
+"""The most consecutive loops in one launch."""
 
 
 def _runs_of_loops(body: Stmt) -> list[Stmt]:
-    """The statement as parts with a limited number of loops beside each other."""
+    """Divide a statement into parts with a limited number of consecutive loops."""
     runs: list[list[Stmt]] = [[]]
     loops = 0
     for stmt in body.stmts if isinstance(body, Seq) else (body,):
@@ -112,7 +112,7 @@ class _Parts:
         self.count = 0
 
     def host(self, stmt: Stmt) -> Stmt:
-        """A statement that calls packed functions; its other parts become launches."""
+        """Rewrite a statement that calls packed functions; its other parts become launches."""
         if isinstance(stmt, Evaluate) and is_packed(stmt.value):
             return stmt
         if not _calls_packed(stmt):

@@ -36,13 +36,13 @@ def digits(loops: list[For], step: Expr) -> dict[Var, Expr]:
 
 
 def joint_variable(loops: list[For]) -> Var | None:
-    """A variable to count the iterations of a nest in; None if they do not fit its type."""
+    """A variable that counts the iterations of a nest; None if their number does not fit its type."""
     fits = iterations(loops) <= INT32.max_value
     return Var(".".join(loop.var.name for loop in loops), "int32") if fits else None
 
 
 def joined(loops: list[For]) -> For | None:
-    """One loop for a nest of several; None if it has too many iterations."""
+    """Join a nest of loops to one loop; None if it has too many iterations."""
     var = joint_variable(loops)
     if var is None:
         return None

@@ -43,7 +43,7 @@ def _visit(stmt: Stmt, facts: Facts, memos: Memos) -> Stmt:
 
 
 def lower_expression(root: Expr, facts: Facts, memo: dict[Any, Any] | None = None) -> Expr:
-    """One expression with truncating divisions; `memo` caches results under the same facts."""
+    """Lower an expression to truncating divisions; `memo` caches results under the same facts."""
     memo = {} if memo is None else memo
 
     def visit(e: Any) -> Any:

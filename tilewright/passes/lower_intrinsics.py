@@ -11,7 +11,7 @@ from ..expr.op_registry import has_rules, lowered
 from ..loops.nodes import Function
 
 _MOST_RULES = 32
-"""Rules that are applied to the results of other rules, one after the other."""
+"""The most rules that are applied in turn, each to the result of the one before."""
 
 
 def lower_intrinsics(function: Function, target: Target, options: Options) -> Function:

@@ -92,14 +92,14 @@ def _kernel(stmt: Stmt, launch: Launch, warp: int) -> Stmt:
 
 
 def _collective(stmt: Stmt) -> Any:
-    """The common key of neighbouring stores of one exchange; None for any other statement."""
+    """The key that neighbouring stores of one exchange share; None for any other statement."""
     value = stmt.value if isinstance(stmt, Store) else None
     return (value.combiner, value.source, value.threads) if isinstance(value, AllReduce) else None
 
 
 @dataclass(frozen=True)
 class _Group:
-    """The threads that combine: how many, which of them this is, and which group of the block."""
+    """A group of threads that combine values: its size, this thread's rank in it, and its number in the block."""
 
     size: int
     rank: Expr
@@ -109,7 +109,7 @@ class _Group:
 
     @property
     def slot(self) -> Expr:
-        """The position of this thread if groups are stored one after the other."""
+        """The position of this thread's value in memory with the groups in order."""
         return add(multiply(self.number, self.size), self.rank)
 
     def place(self, rank: Expr, size: int) -> Expr:
@@ -158,7 +158,7 @@ def _number(indices: Sequence[tuple[Var, int]]) -> Expr:
 
 
 def _exchange(stores: list[Store], launch: Launch, warp: int) -> Stmt:
-    """The stores of one collective, of some or all of its values."""
+    """Lower the stores of an exchange, of some or all of its values."""
     first = stores[0].value
     assert isinstance(first, AllReduce)
     group = _group(launch, first.threads)
@@ -285,7 +285,7 @@ def _by_tree(values: _Values, group: _Group) -> Stmt:
         half = (1 << (size - 1).bit_length()) // 2
         lower = [Load(b, (group.place(group.rank, size),)) for b in shared]
         upper = [Load(b, (group.place(add(group.rank, half), size),)) for b in shared]
-        reached = less(group.rank, size - half)  # beyond, there is nothing to combine with
+        reached = less(group.rank, size - half)  # threads beyond have no partner
         new = [
             v if size == 2 * half else if_then_else(reached, v, kept)
             for v, kept in zip(values.combined(lower, upper), lower, strict=True)

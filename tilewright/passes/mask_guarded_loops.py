@@ -29,7 +29,7 @@ def mask_guarded_loops(function: Function, target: Target, options: Options) -> 
 
     Only if no iteration needs the result of another, and memory is accessed in order: LLVM gets all other loops.
     """
-    most = target.hardware.vector_bytes  # the elements of one vector of bytes
+    most = target.hardware.vector_bytes  # the lanes of a vector of bytes
 
     def visit(stmt: Stmt) -> Stmt:
         made = map_statements(stmt, visit)
@@ -53,7 +53,7 @@ def _masked(loop: For, lanes: int) -> Stmt:
 
 
 def _independent(nodes: list[Any], var: Var, lanes: int) -> bool:
-    """Whether all iterations may run at once: each stores elements that no other one loads or stores."""
+    """Whether all iterations may run at once: no other iteration loads or stores the elements that one stores."""
     inner = {at.var for at in nodes if isinstance(at, (For, Let))}
     touched: dict[Any, list[Expr]] = {}
     stored: set[Any] = set()
@@ -71,7 +71,7 @@ def _independent(nodes: list[Any], var: Var, lanes: int) -> bool:
 
 
 def _apart(indices: list[Expr], var: Var, lanes: int, inner: set[Var]) -> bool:
-    """Whether accesses at these positions meet in the same iteration only."""
+    """Whether accesses at these indices meet only within one iteration."""
     first = Affine.of(indices[0])
     if first.terms.get(var) != 1 or inner.intersection(variables(*indices)):
         return False

@@ -28,7 +28,7 @@ _ZERO = IntImm(0, INT32)
 
 
 def name_packed_calls(function: Function, target: Target, options: Options) -> Function:
-    """Give each call of a packed function, and each value that it is given, a name."""
+    """Name each call of a packed function, and each of its arguments."""
     return function.with_body(_named(function.body)) if _calls(function.body) else function
 
 

@@ -82,7 +82,7 @@ class NamedPass:
 
 
 def target_of(function: Function) -> Target:
-    """The target of a function: its attribute "target", the current target, or else a guess from its loops."""
+    """The target of a function: its attribute "target", else the current target, else a guess from its loops."""
     named = getattr(function, "attrs", {}).get("target") or Target.current()
     if named is not None:
         return Target.parse(named)

@@ -98,7 +98,7 @@ def _fits(e: Expr, facts: Facts) -> bool:
 
 
 def _narrow_operand(e: Expr, facts: Facts) -> Expr | None:
-    """An expression of 32 bits with the value of `e`, if it is one that was widened, or a size known to fit."""
+    """A 32-bit expression with the value of `e`, if `e` is a widened expression, or a size known to fit."""
     if isinstance(e, IntImm):
         return IntImm(e.value, INT32) if INT32.min_value <= e.value <= INT32.max_value else None
     if isinstance(e, Cast) and e.dtype == INT64 and e.value.dtype.is_int and e.value.dtype.bits <= 32:
@@ -117,7 +117,7 @@ def _as_narrow(e: Expr, facts: Facts) -> Expr:
 
 
 def _index(e: Expr, facts: Facts) -> Expr:
-    """An index in as few bits as it is known to need."""
+    """Compute an index in the fewest bits that it is known to need."""
     if isinstance(e, Ramp):
         base, stride = _narrow_operand(e.base, facts), _narrow_operand(e.stride, facts)
         return e if base is None or stride is None else Ramp(base, stride, e.lanes)

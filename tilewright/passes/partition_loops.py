@@ -22,7 +22,7 @@ from ..loops.walk import map_kernels, statements
 from .simplify_program import simplify_statement
 
 MAX_STORES = 32
-"""Stores in a loop body beyond which a second copy of it would cost more than its guards."""
+"""The most stores of a loop body for which a second copy of the body costs less than its guards."""
 
 
 def partition_loops(function: Function, target: Target, options: Options) -> Function:

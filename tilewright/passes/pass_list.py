@@ -91,7 +91,7 @@ ON_GRIDS: tuple[Pass, ...] = (
     register_prefetch,
     # Before barriers, which make awaited copies visible to the block.
     place_awaits,
-    # Needs launches: only there is it known which thread indices a block has.
+    # Needs launches, because only launches show the thread indices of a block.
     place_barriers,
     # After all dependence analysis, which learns less from a counter than from a remainder.
     count_ring_slots,
@@ -101,7 +101,7 @@ ON_GRIDS: tuple[Pass, ...] = (
     narrow_indices,
     # Late, since truncating division has fewer rewrite rules than floor division.
     lower_divisions,
-    # After that, so that the named divisions are the ones that are computed.
+    # Follows the lowering of divisions, so that the computed divisions get names.
     hoist_divisions,
     # After all proofs about indices, which are no longer affine then.
     swizzle_storage,
@@ -118,9 +118,9 @@ ON_PROCESSORS: tuple[Pass, ...] = (
     launch_on_host,
     # Before passes that look at calls: only some of them may run on vectors.
     lower_intrinsics,
-    # Before guards are tested together, which then includes masks.
+    # Before guards are tested together, because masks are then included.
     mask_guarded_loops,
-    # Instead of partition_loops: this one also handles sizes that are not constant.
+    # Replaces partition_loops: this pass also handles sizes that are not constant.
     separate_full_tiles,
     # Late, since truncating division has fewer rewrite rules than floor division.
     lower_divisions,

@@ -126,7 +126,7 @@ class _Plan:
         return min(self.rings[buffer].stages for buffer in uses.written(writer))
 
     def at(self, root: Stmt, iteration: Expr) -> Stmt:
-        """A part of the loop's body for one of its iterations, which may be an expression of the loop's variable."""
+        """A part of the loop's body for an iteration, which may be an expression of the loop's variable."""
         there: Stmt = substitute(root, {self.loop.var: iteration})
         moved: Stmt = _moved(there, self.rings, subtract(iteration, self.loop.min))
         return moved
@@ -143,7 +143,7 @@ class _Plan:
         return If(condition if self.asynchronous else likely(condition), stmt, None)
 
     def over(self, first: Expr, count: int, body: Stmt) -> Stmt:
-        """A loop like the one that is pipelined, over `count` iterations; a single one stands by itself."""
+        """A loop like the pipelined loop, over `count` iterations; a single iteration needs no loop."""
         loop = self.loop
         if count == 1:
             alone: Stmt = substitute(body, {loop.var: first})
@@ -167,7 +167,7 @@ class _Plan:
         return self.at(part, first) if count == 1 else self.over(first, count, self.at(part, self.loop.var))
 
     def guarded(self) -> Stmt:
-        """In two parts: each writer in the iterations that it is ahead, then users and writers, as long as they run."""
+        """Return two parts: each writer's iterations ahead, then users and writers under guards."""
         loop = self.loop
         start: list[Stmt] = []
         fills: list[Stmt] = []

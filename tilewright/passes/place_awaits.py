@@ -122,7 +122,7 @@ class _State:
 
 
 class _Placer:
-    """Places awaits in a statement, given the conditions that hold around it and the names that stand for values."""
+    """Places awaits in a statement, given the conditions around it and the values of names."""
 
     def __init__(self, conditions: tuple[Expr, ...], named: dict[Var, Expr], far: int) -> None:
         self.conditions = conditions

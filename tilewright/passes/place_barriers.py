@@ -187,7 +187,7 @@ class _Placer:
         return False if isinstance(stmt, (Evaluate, LifetimeStart)) else None
 
     def _run(self, parts: list[Stmt], line: _Line) -> None:
-        """Append statements that hold no other ones: all together if they need no barrier, as most do."""
+        """Append statements without inner statements, all at once if they need no barrier, as is usual."""
         found = self.found.of(*parts)
         if len(parts) > 1 and (_conflict(line.pending, found, line.scene) or _conflict(found, found, line.scene)):
             half = len(parts) // 2
@@ -262,7 +262,7 @@ class _Placer:
 
 
 def _conflict(before: Accesses, after: Accesses, scene: Scene, step: LoopDistance | None = None) -> bool:
-    """Return whether a barrier must separate the two: one thread could see the other's access too early or too late."""
+    """Return whether a barrier must separate accesses: one thread could see another's access too early or too late."""
     return first_dependence(before, after, scene, Actors.SEVERAL_THREADS, step) is not None
 
 

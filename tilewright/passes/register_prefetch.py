@@ -74,7 +74,7 @@ def _spare_registers(kernel: Launch, hardware: Hardware) -> int:
 
 
 def spare_registers(hardware: Hardware, threads: Number, local_words: Number) -> Number:
-    """Registers that a thread can spend on prefetching, by the threads of its block and the words of its arrays."""
+    """The registers that a thread can use for prefetching, from its block's threads and its arrays' words."""
     usable = least(ceil(_SHARE * hardware.registers_per_thread), hardware.registers_at(threads))
     return least(MAX_HELD, usable - local_words - _OVERHEAD)
 
@@ -97,7 +97,7 @@ def _visit(stmt: Stmt, scene: Scene, spare: int) -> Stmt:
 
 
 def _prefetched(loops: list[For], facts: Facts, spare: int) -> Stmt | None:
-    """One loop for the nest, with its fills an iteration ahead; None if it has none, or too large ones."""
+    """Join a nest to one loop with its fills an iteration ahead; None if it has no fills, or too large fills."""
     if not loops:
         return None
     body = loops[-1].body
@@ -230,7 +230,7 @@ def _constant(extent: Expr) -> int:
 
 
 def _renamed(stmt: Stmt) -> Stmt:
-    """A copy with loop variables of its own."""
+    """A copy with new loop variables."""
     loops = [part.var for part in statements(stmt) if isinstance(part, For)]
     fresh = {var: Var(var.name, var.dtype) for var in loops}
 

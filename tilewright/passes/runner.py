@@ -17,7 +17,7 @@ from .pass_list import ESTABLISHES, ON_REQUEST, OPTIONAL, READABLE, Pass, pipeli
 
 @dataclass(frozen=True)
 class PassRecord:
-    """One pass that ran: its name, the seconds it took, and the function after it if it changed."""
+    """A pass that ran: its name, its seconds, and the function after it if the function changed."""
 
     name: str
     seconds: float

@@ -30,7 +30,7 @@ from ..loops.walk import inner_first
 from .partition_loops import unguarded
 
 Separate: TypeAlias = Callable[[Stmt, frozenset[Var]], "Stmt | None"]
-"""Makes two versions of a statement inside loops of these variables, or says by None that it should not."""
+"""Returns two versions of a statement inside loops of these variables, or None if one version is better."""
 MAX_STORES = 512
 """Number of stores beyond which a second version costs more compile time than it saves."""
 
@@ -77,7 +77,7 @@ def _without_choices(stmt: Stmt, around: frozenset[Var]) -> Stmt | None:
                 continue
             end = simplify(end, EMPTY)
             if end is FALSE and any(var in ranges for var in variables(part)):
-                return None  # further inside, it holds for some iterations of that loop
+                return None  # inside that loop, the condition holds for some iterations
             if end is TRUE or around.intersection(variables(end)):
                 worst[part] = end
     for group in _by_variables(worst.values()):
@@ -90,7 +90,7 @@ def _without_choices(stmt: Stmt, around: frozenset[Var]) -> Stmt | None:
 
 
 def _by_variables(conditions: Iterable[Expr]) -> list[list[Expr]]:
-    """The distinct conditions, conditions of the same variables together."""
+    """The distinct conditions, grouped by their variables."""
     found: dict[frozenset[Var], dict[Expr, None]] = {}
     for condition in conditions:
         found.setdefault(frozenset(variables(condition)), {})[condition] = None

@@ -88,7 +88,7 @@ _USUAL = 64
 
 
 def _views(shared: list[Buffer], clashes: Clashes) -> dict[Buffer, Buffer]:
-    """The buffers that lie in the memory of others, each as a view of one that none of them is in use with."""
+    """Return views for buffers that can share the memory of another buffer, because they are never in use with it."""
     owners: dict[Buffer, list[Buffer]] = {}
     views: dict[Buffer, Buffer] = {}
     for buffer in sorted(shared, key=_elements, reverse=True):
@@ -197,7 +197,7 @@ class _Clashes:
         return reached
 
     def _is_divergent(self, stmt: Stmt) -> bool:
-        """Whether threads of a block may pass a branch or loop differently, so that no barrier may stand in it."""
+        """Whether threads of a block may take a branch or loop differently, so that it cannot contain a barrier."""
         if isinstance(stmt, For):
             return self._varies(stmt.min, stmt.extent)
         return isinstance(stmt, (If, While)) and self._varies(stmt.condition)
@@ -213,7 +213,7 @@ class _Clashes:
                 behind.append(live if uses.read(part).isdisjoint(self.buffers - live) else live | self._exposed(part))
             else:
                 behind.append(live - self.liveness.ended(part) | self._exposed(part))
-        for part, after in zip(stmt.stmts, reversed(behind), strict=False):  # without parts, nothing is behind one
+        for part, after in zip(stmt.stmts, reversed(behind), strict=False):  # without parts, `behind` is longer
             held = self._walk(part, held, after)
         return held
 

@@ -35,7 +35,7 @@ def simplify_program(function: Function, target: Target, options: Options) -> Fu
 
 
 def simplify_statement(stmt: Stmt, facts: Facts) -> Stmt:
-    """One statement simplified under `facts` about the loops around it."""
+    """Simplify a statement under `facts` about the loops around it."""
     if isinstance(stmt, Store):
         return stmt.with_parts(tuple([simplify(i, facts) for i in stmt.indices]), simplify(stmt.value, facts))
     if isinstance(stmt, Seq):

@@ -32,7 +32,7 @@ def unroll_local_accesses(function: Function, target: Target, options: Options) 
 
 
 def _visit(stmt: Stmt, wanted: frozenset[Var], max_steps: int) -> tuple[Stmt, int]:
-    """The statement with its loops marked, and the number of stores that it becomes."""
+    """The statement with its loops marked, and the number of stores after unrolling."""
     if isinstance(stmt, (Store, Evaluate, Tensorized)):
         return stmt, 1
     if isinstance(stmt, For):

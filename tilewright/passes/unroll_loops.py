@@ -38,7 +38,7 @@ from .specialise import Specialiser
 
 MAX_AUTO_DEPTH = 8
 _WRITE_OUT = (("write_out", object()),)
-"""The mark of loops to write out: a value of its own, which no pragma of a user's has."""
+"""The mark of loops to write out: a unique value, which no user's pragma has."""
 
 
 @dataclass(frozen=True)
@@ -159,7 +159,7 @@ def _decide_loop(stmt: For, policy: _Policy, weight: _Weight, chosen: set[Var]) 
         weight.unroll(stmt, extent, 0 if policy.explicit else policy.marked_stores)
     elif not once:
         weight.loops += 1
-    if unrolls and policy.explicit and not isinstance(stmt.min, IntImm):  # loop normalisation: it begins at 0
+    if unrolls and policy.explicit and not isinstance(stmt.min, IntImm):  # loop normalisation: the loop begins at 0
         body = substitute(body, {stmt.var: add(stmt.min, stmt.var)})
         stmt = For(stmt.var, const(0, stmt.var.dtype), stmt.extent, stmt.kind, stmt.thread, stmt.pragmas, body)
     if (once or (unrolls and policy.explicit)) and isinstance(stmt.min, IntImm):

@@ -81,7 +81,7 @@ def _visit(stmt: Stmt, facts: Facts, most_lanes: int) -> Stmt:
             )
         if lanes == 1:
             return substitute(body, {stmt.var: stmt.min})  # type: ignore[no-any-return]
-        # A loop of no iteration stays one: there are no vectors without elements.
+        # A loop without iterations stays a loop, because vectors have at least one element.
         ramp = Ramp(stmt.min, const(1, stmt.var.dtype), lanes)
         made = on_vectors(body, ramp, stmt.var, facts) if lanes else None
         if made is not None:
@@ -187,7 +187,7 @@ class _Vectorizer:
         return simplify(index, self.facts) if in_registers and self.varies(index) else index
 
     def _build(self, e: Expr, parts: tuple[Expr, ...]) -> Expr:
-        """`e` with these children; some of them are vectors."""
+        """Rebuild `e` with children, some of them vectors."""
         if isinstance(e, Binary):
             return self._binary(e, parts[0], parts[1])
         if isinstance(e, Load):

@@ -45,7 +45,7 @@ _OPERATORS = (Add, Sub, Mul, FloorDiv, FloorMod, Div, Mod, Min, Max)
 
 
 def widen_indices(function: Function, target: Target, options: Options) -> Function:
-    """Give every loop, index and extent of the function 64 bits, if one of them may need that."""
+    """Widen every loop, index and extent of the function to 64 bits, if one of them may need it."""
     if not any(map(_is_large, function.buffers)) and not _needs(function.body):
         return function
     return _Widener().function(function)

@@ -24,7 +24,7 @@ from .contraction import extent, local_indices
 
 
 def crowded_banks(schedule: Schedule, bounds: Bounds, memory: WarpMemory) -> list[str]:
-    """The operands that `storage_align` of the schedule lays out so that lanes wait for each other, in words."""
+    """Describe the operands with a `storage_align` that makes lanes wait for each other."""
     found: list[str] = []
     for each in bounds.values():
         matched = each.contraction

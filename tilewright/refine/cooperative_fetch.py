@@ -80,7 +80,7 @@ def _fills(bounds: Bounds) -> Iterator[tuple[StageBounds, dict[ThreadTag, int] |
 
 
 def _obstacle(schedule: Schedule, found: StageBounds, block: dict[ThreadTag, int] | None) -> str:
-    """Return why a fill keeps the loops of its schedule; empty if it does not have to."""
+    """Return why a fill keeps the loops of its schedule; empty if new loops are possible."""
     placed = ((stage.name, stage.placement) for stage in schedule.in_order())
     held = next((name for name, at in placed if isinstance(at, At) and at.stage == found.stage.id), None)
     shape, lanes = _constants([part.extent for part in found.region]), _lanes(found)

@@ -23,7 +23,7 @@ from .contraction import check_hardware, extent, local_indices, refuse
 def match_dot(
     schedule: Schedule, bounds: Bounds, found: StageBounds, matched: StageContraction, target: Target
 ) -> StageBounds:
-    """The stage with its instruction, if the target may have it; else with its loops as they are."""
+    """The stage with its instruction, if the target may have the instruction; else with unchanged loops."""
     check_hardware(target, found, matched.atom)
     if matched.atom.n > 1:
         _check_packed(schedule, bounds, found, matched)

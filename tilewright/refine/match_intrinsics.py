@@ -136,7 +136,7 @@ def _dealt(
     if not depth and stage.op.axis and columns[-1] is _leaf_of(stage, stage.op.axis[-1]):
         annotations[neighbour] = AxisAnnotations(kind=LoopKind.VECTORIZED)
     made = replace(stage, leaves=leaves, relations=tuple(axes.relations), annotations=annotations)
-    ranges = dict(found.ranges)  # if a tile is only partly inside, its loops still run over all of it
+    ranges = dict(found.ranges)  # the loops of a tile that is only partly inside still run over the whole tile
     for relation in made.relations:
         below = relation.ranges_down(ranges, lambda x: made.annotation(x).thread is not None, simplify)
         ranges.update({x: span for x, span in below.items() if x not in found.ranges})

@@ -21,7 +21,7 @@ class NewAxes:
         return IterVar(f"{self.stage.name}.{name}", None, AxisKind.DATA)
 
     def fused(self, axes: Sequence[IterVar], name: str) -> IterVar:
-        """One axis for several, the last one the fastest."""
+        """Fuse axes to one axis, the last axis the fastest."""
         whole = axes[0]
         for other in axes[1:]:
             both = self._axis(name)

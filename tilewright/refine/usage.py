@@ -34,7 +34,7 @@ class Storage:
 
 @dataclass
 class KernelUse:
-    """One kernel: the extent of each hardware index, copies for vthreads, and memory. Unknown extents count as 1."""
+    """A kernel: the extents of hardware indices, copies for vthreads, and memory. Unknown extents count as 1."""
 
     extents: dict[ThreadTag, int] = field(default_factory=dict)
     vthreads: int = 1

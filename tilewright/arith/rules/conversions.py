@@ -11,7 +11,7 @@ to, via = numbers("to via")
 
 
 def keeps(source: DType, target: DType) -> bool:
-    """Whether every value of one type is a value of the other."""
+    """Whether every value of the type `source` is a value of the type `target`."""
     if source == target or source.is_bool:
         return True
     if target.is_bool or source.lanes != target.lanes or "handle" in (source.kind, target.kind):
