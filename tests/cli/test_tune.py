@@ -73,7 +73,7 @@ def test_the_summary_has_the_best_in_words_and_beside_its_rivals(tuned):
         r"^5 trials in [\d.]+ s, [\d.]+ s of it measuring; 0 configurations refused without measuring$", text, re.M
     )
     assert re.search(
-        r"^best: [\d.]+ GFLOPS, [\d.]+ µs, index \d+(?:, the default configuration)?\n  tile +304 = \d+ × \d+ × \d+\n",
+        r"^best: [\d.]+ GFLOPS, [\d.]+ [µm]s, index \d+(?:, the default configuration)?\n  tile +304 = \d+ × \d+ × \d+\n",
         text,
         re.M,
     )
@@ -314,7 +314,7 @@ def test_all_strategies_that_cover_a_layer_are_searched_in_one_log(tmp_path):
     assert status == 0, text
     assert " configurations of 2 strategies (direct, general); 6 trials by auto\n" in text
     assert re.findall(r"^trial \d .* by (\w+)$", text, re.M).count("general") >= 1
-    rows = re.findall(r"^(general|direct) +(\d+) +[\d.]+ µs +[\d.]+ µs +[\d.]+$", text, re.M)
+    rows = re.findall(r"^(general|direct) +(\d+) +[\d.]+ [µm]s +[\d.]+ [µm]s +[\d.]+$", text, re.M)
     assert {name for name, _ in rows} == {"general", "direct"}
     assert sum(int(count) for _, count in rows) == 6 == len(trials(log))
     tuned_by = re.search(r"^tuned, (\w+) ", text, re.M)[1]
