@@ -78,7 +78,7 @@ class AccessCount:
     sample_units: int = 0
 
     def note(self, at: np.ndarray, active: np.ndarray, units: np.ndarray) -> None:
-        """Keep a request as the sample if it costs more than the one that is kept, or as much with more lanes."""
+        """Keep a request as the sample if it costs more than the present sample, or as much with more lanes."""
         row = int(np.lexsort((active.sum(axis=1), units))[-1])
         if units[row] > self.sample_units:
             self.sample_units = int(units[row])
@@ -114,7 +114,7 @@ class Origin(enum.Enum):
 
 @dataclass
 class Guard:
-    """One condition that a kernel tests: how often in the whole grid, and in how many of these lanes it holds."""
+    """A condition that a kernel tests: the number of tests in the whole grid, and of tests in which it holds."""
 
     condition: str
     stages: tuple[str, ...]
@@ -209,7 +209,7 @@ class Counter:
             self.walk(stmt.body)
         elif isinstance(stmt, Tensorized):
             self._matrix(stmt)
-        elif isinstance(stmt, While):  # how often it runs is not known: once
+        elif isinstance(stmt, While):  # the number of runs is unknown: count one
             self._value(stmt.condition, "")
             self.walk(stmt.body)
         elif isinstance(stmt, Barrier):
@@ -276,7 +276,7 @@ class Counter:
         """
         before, around, nodes = self.points.active, self._tested, list(post_order(e))
         found: dict[Any, _Evaluated] = {e: _Evaluated(before, stage, around)}
-        for at in reversed(nodes):  # behind all that it is part of
+        for at in reversed(nodes):  # after all nodes that contain it
             for part, reached in self._parts(at, found[at]):
                 found[part] = found[part].joined(reached) if part in found else reached
         if into is not None:
@@ -289,7 +289,7 @@ class Counter:
         self.points.active, self._tested = before, around
 
     def _parts(self, at: Any, by: _Evaluated) -> Iterator[tuple[Expr, _Evaluated]]:
-        """The parts of a node, and in which lanes it evaluates them."""
+        """The parts of a node, and the lanes in which the node evaluates each part."""
         if isinstance(at, (n.Select, n.IfThenElse)):
             self.points.active, tested = by.lanes, by.tested | {*variables(at.condition)}
             yield at.condition, replace(by, stage="")
@@ -300,7 +300,7 @@ class Counter:
             yield part, replace(by, stage="") if isinstance(at, Load) else by
 
     def _evaluation(self, at: Any, stage: str) -> None:
-        """Count one node of an expression."""
+        """Count a node of an expression."""
         if isinstance(at, Load):
             self._access(at.source, at.indices, False)
         elif stage and (isinstance(at, (n.Arithmetic, n.Min, n.Max)) or _is_function(at)):
@@ -399,7 +399,7 @@ class Counter:
         width = atom.width(columns) if atom.by_warpgroup else atom.n
         pieces = (rows // atom.m) * (columns // width) * (depth // atom.k)
         self.counts.matrix_instructions += done * pieces * atom.products
-        if atom.by_warpgroup:  # the hardware reads its operands by itself
+        if atom.by_warpgroup:  # the hardware reads the operands of warpgroups itself
             return
         for operand, line, lines in ((stmt.a, stmt.row, rows), (stmt.b, stmt.column, columns)):
             if isinstance(operand, Load) and isinstance(operand.source, Buffer):
@@ -425,7 +425,7 @@ class Counter:
 
 
 def _choices(e: Expr) -> Iterator[Any]:
-    """The choices in an expression, each in front of those within it."""
+    """The choices in an expression, outer choices first."""
     pending, seen = [e], set[Expr]()
     while pending:
         at = pending.pop()

@@ -19,7 +19,7 @@ from .processor import ProcessorUse
 
 @dataclass(frozen=True)
 class BufferUse:
-    """One buffer of a kernel: `bytes` of the whole device, of a block or of a thread, by its scope."""
+    """A buffer of a kernel: `bytes` per device, block or thread, by its scope."""
 
     name: str
     scope: MemoryScope
@@ -48,7 +48,7 @@ class KernelExplanation:
     processor: ProcessorUse | None = None
     """The loops of the function, on a processor."""
     launches: int = 1
-    """How often a call launches it; the counts are per launch."""
+    """The launches of the kernel per call; the counts are per launch."""
 
     @property
     def threads(self) -> int:

@@ -61,7 +61,7 @@ def _covered(size: int, steps: Sequence[Step], offsets: Sequence[int], line: int
             pieces.append([offset, offset + run])
     distances = {later[0] - earlier[0] for earlier, later in pairwise(pieces)}
     sizes = {end - start for start, end in pieces}
-    if len(distances) <= 1 and len(sizes) == 1:  # pieces at even distances are one more step
+    if len(distances) <= 1 and len(sizes) == 1:  # pieces at equal distances are an additional step
         run, far = _levels(sizes.pop(), [*far, *((distance, len(pieces)) for distance in distances)], line)
         return _lines(run, line) * prod(count for _, count in far)
     return sum(_lines(end - start, line) for start, end in pieces) * prod(count for _, count in far)

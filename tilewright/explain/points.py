@@ -82,7 +82,7 @@ class Points:
         return made
 
     def loop(self, var: Var, least: Expr, extent: Expr) -> None:
-        """Enter a loop: each point takes one of its iterations."""
+        """Enter a loop: each point gets one iteration."""
         first, count = self.value(least), self.value(extent)
         first = np.zeros((1, 1), np.int64) if first is None else first
         count = np.ones((1, 1), np.int64) if count is None else count
@@ -103,7 +103,7 @@ class Points:
 
 
 def evaluated(e: Expr, values: Mapping[Var, Values], known: dict[Expr, Values] | None = None) -> Values:
-    """Return the value of an expression with arrays as the values of variables; None if one of them is unknown."""
+    """Return the value of an expression with arrays as the values of variables; None if a value is unknown."""
     memo = {} if known is None else known
 
     def visit(at: Expr) -> Values:

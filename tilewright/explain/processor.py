@@ -96,7 +96,7 @@ def processor_use(function: Function, hardware: Hardware, sizes: Mapping[Var, in
 
 @dataclass(frozen=True)
 class _Access:
-    """An access inside the loops that are being walked: its position in elements, as far as it depends on them."""
+    """An access inside the loops of the walk: its position in elements, as far as it depends on these loops."""
 
     touched: Touched
     index: Expr | None

@@ -1,4 +1,4 @@
-"""Why each guard is there: a split that does not divide, a tile that extends beyond its tensor, a cooperative fetch."""
+"""The reason for each guard: an uneven split, a tile that extends beyond its tensor, a cooperative fetch."""
 
 from __future__ import annotations
 

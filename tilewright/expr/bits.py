@@ -1,4 +1,4 @@
-"""Functions of the bits of numbers: `reinterpret`, `nextafter`, `ldexp`, and a few that are made of others."""
+"""Functions of the bits of numbers: `reinterpret`, `nextafter`, `ldexp`, and combinations of such functions."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def ldexp(x: Any, exponent: Any) -> n.Expr:
 
 
 def nextafter(x: Any, y: Any) -> n.Expr:
-    """The number of x's type that follows x in the direction of y; y if both are equal, NaN if one is."""
+    """The next number of x's type from x in the direction of y; y if they are equal, NaN if one is NaN."""
     a, b = match_types(x, y)
     if not a.dtype.is_float:
         a, b = cast("float32", a), cast("float32", b)

@@ -22,7 +22,7 @@ class Constructor(type):
     node: type
     build: Callable[..., Any]
     holds: Callable[[Any], bool] | None
-    """The condition on instances of the node, if several such classes share it."""
+    """The condition on instances, if several constructors share a node class."""
 
     def __call__(cls, *args: Any, **named: Any) -> Any:
         return cls.build(*args, **named)

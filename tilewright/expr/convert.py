@@ -116,14 +116,14 @@ def cast(dtype: str | None, value: ExprLike) -> n.Expr:
 
 
 def _folds(value: int, kind: DType) -> bool:
-    """Whether a cast of that integer is a constant: it fits, or is rounded but once on its way to a float."""
+    """Whether a cast of an integer is a constant: the integer fits, or is rounded only once to the float."""
     if kind.is_float:
         return abs(value) <= 2**53
     return kind.is_bool or kind.min_value <= value <= kind.max_value
 
 
 def match_types(a: ExprLike, b: ExprLike) -> tuple[n.Expr, n.Expr]:
-    """Both values as expressions of one common type."""
+    """Return both values as expressions of a common type."""
     if isinstance(a, n.Expr):  # nearly all calls of lowering: two expressions of a type, or one and an index
         if isinstance(b, n.Expr):
             if a.dtype is b.dtype:
@@ -146,7 +146,7 @@ def match_types(a: ExprLike, b: ExprLike) -> tuple[n.Expr, n.Expr]:
 
 
 def _number_type(value: ExprLike, other: DType) -> str | None:
-    """The type for a bare number beside `other`: other's own if the number fits it."""
+    """The type for a bare number in an operation with the type `other`: that type if the number fits."""
     scalar = other.scalar
     if scalar == "handle":
         return None

@@ -1,4 +1,4 @@
-"""Math intrinsics: `exp(x)`, `sqrt(x)` and their kin, as calls that each back end spells in its own way."""
+"""Math intrinsics such as `exp(x)` and `sqrt(x)`, as calls that each back end spells in its own way."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def clz(x: Any) -> n.Expr:
 
 
 def power(x: Any, y: Any) -> n.Expr:
-    """x to the power y; one of them must be a floating-point number."""
+    """x to the power y; x or y must be a floating-point number."""
     a, b = match_types(x, y)
     if not a.dtype.is_float:
         raise UserError(

@@ -47,7 +47,7 @@ class Expr(Node, Operand):
 
 
 class Known(NamedTuple):
-    """The declaration of an integer variable: it holds for all its values, or the call is refused."""
+    """The declared facts of an integer variable. A call with a value that violates them is refused."""
 
     minimum: int | None = None
     maximum: int | None = None
@@ -65,7 +65,7 @@ A_SIZE = Known(minimum=0)
 
 
 class Var(Expr):
-    """A named scalar. Each `Var` is its own identity: two of one name are different variables."""
+    """A named scalar. Each `Var` is unique: two variables with the same name are different."""
 
     __slots__ = ("_annotation", "dtype", "known", "name")
     FIELDS = ("name", "dtype", "known")
@@ -257,7 +257,7 @@ def _bool_of(a: Expr) -> DType:
 
 @node(derived={"dtype": "bool_of(a)"}, bool_of=_bool_of)
 class EQ(Compare):
-    """a == b. As a Python truth value: whether both sides are the same node."""
+    """a == b. The Python truth value is whether both sides are the same node."""
 
     a: Expr
     b: Expr
@@ -388,7 +388,7 @@ class Call(Expr):
     args: tuple[Expr, ...]
     dtype: DType
     has_effect: ClassVar[bool]
-    """Whether it does something beside computing its value."""
+    """Whether the call has side effects."""
 
     @property
     def op(self) -> Intrinsic:

@@ -22,7 +22,7 @@ Rule = Callable[[Call], Any]
 
 
 class CallEffectKind:
-    """The effects of a call beside computing its value, as the legacy API numbers them."""
+    """The side effects of a call, with the numbers of the legacy API."""
 
     ExprAnnotation, Pure, ReadState, UpdateState, SpecialCallArg, EmbedInfo, ControlJump = range(7)
     Opaque = UpdateState

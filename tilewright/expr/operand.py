@@ -20,7 +20,7 @@ TEXT: dict[type, Callable[[Any], str]] = {}
 
 
 class Whole:
-    """An object with arithmetic as a whole, such as a tensor: an expression leaves operators to it."""
+    """An object with arithmetic on itself, such as a tensor: expressions leave operators with it to the object."""
 
     __slots__ = ()
 

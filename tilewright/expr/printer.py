@@ -45,7 +45,7 @@ PRINTED_CALLS: dict[str, Callable[[ExprPrinter, Any], str]] = {}
 
 
 def default_name(thing: Any) -> str:
-    """A variable's or source's own name (names may then repeat)."""
+    """The own name of a variable or a source. Such names may repeat."""
     name: str = thing.name
     return one_line(name)
 

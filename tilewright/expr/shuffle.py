@@ -1,4 +1,4 @@
-"""Vectors of chosen lanes: `tir.Shuffle`, made of the nodes that there are."""
+"""Vectors of chosen lanes: `tir.Shuffle`, built from existing nodes."""
 
 from __future__ import annotations
 

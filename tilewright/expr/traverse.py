@@ -61,7 +61,7 @@ def uses_any(root: Expr, wanted: Iterable[Var]) -> bool:
     targets = frozenset(wanted)
     seen: set[Node] = set()
     stack: list[Node] = [root] if targets else []
-    while stack:  # in any order, up to the first of them
+    while stack:  # in any order, up to the first match
         at = stack.pop()
         if at in targets:
             return True

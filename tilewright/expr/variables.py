@@ -33,7 +33,7 @@ def size_var(
     maximum: int | None = None,
     multiple_of: int = 1,
 ) -> SizeVar:
-    """A variable that holds a size, and so is at least 0; more may be declared of it, as of a `var`."""
+    """A variable that holds a size, and is thus at least 0. More facts may be declared, as for `var`."""
     least = max(0, minimum) if isinstance(minimum, int) else minimum
     return SizeVar(name, dtype, _known("size_var", name, dtype, least, maximum, multiple_of))
 

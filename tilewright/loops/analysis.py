@@ -63,7 +63,7 @@ def _is_ssa(function: Function) -> bool:
 
 
 def _every(stmt: Stmt) -> Iterator[Stmt]:
-    """The statements below one, each as often as it stands there."""
+    """A statement and all statements inside it, with repetitions of shared statements."""
     yield stmt
     for child in stmt.children():
         if isinstance(child, Stmt):
@@ -158,7 +158,7 @@ class _Use:
     held: dict[MemoryScope, int] = field(default_factory=dict)
     widest: int = 0
     is_clear: bool = True
-    """Whether each hardware index has one extent, a known one."""
+    """Whether each hardware index has a single, known extent."""
 
     @property
     def threads(self) -> int:

@@ -72,7 +72,7 @@ class _Builder:
         self.buffers: dict[tuple[int, int], Buffer] = {}
         self.kept: set[Buffer] = set()  # the caller's
         self.whole: set[Buffer] = set()  # buffers with room for the whole tensor
-        self.shared: set[int] = set()  # stages with results in the memory of another one
+        self.shared: set[int] = set()  # stages with results in the memory of another stage
         self.binds = binds
         self.assertions: list[Assertion] = []
         self.tensors = {buffer: tensor for tensor, buffer in binds.items()}
@@ -290,7 +290,7 @@ class _Builder:
         return body
 
     def around_loop(self, stage_id: int, axis: IterVar, loop: Stmt) -> Stmt:
-        """The loop over `axis` within the allocations of the buffers it keeps from one iteration to the next."""
+        """The loop over `axis` inside the allocations of the buffers that it keeps between iterations."""
         for found in reversed(self.attached.get((stage_id, axis), [])):
             loop = self._allocated(found, loop) if found.stage.id in self.rolling else loop
         return loop

@@ -52,7 +52,7 @@ _LLVM_NAME = re.compile(r"llvm(\.[A-Za-z0-9_]+)+", re.ASCII)
 
 
 def has_effect(e: Any) -> bool:
-    """Whether an expression is a call that does something beside computing its value."""
+    """Whether an expression is a call with side effects."""
     return isinstance(e, Call) and e.name in EFFECTS
 
 
@@ -128,7 +128,7 @@ def call_extern(dtype: Any, func_name: Any, *args: Any, span: Any = None) -> Exp
 
 
 def call_pure_extern(dtype: Any, func_name: Any, *args: Any, span: Any = None) -> Expr:
-    """Call a C function, or one of the target's language, that only computes a value: `call_extern` has the rest."""
+    """Call a function of C, or of the target's language, without side effects; `call_extern` has the details."""
     return _foreign(PURE_EXTERN, dtype, func_name, args)
 
 
@@ -209,7 +209,7 @@ def _packed_argument(given: Any) -> Expr:
 
 
 def array_of(buffer: Buffer) -> Call:
-    """A buffer as an array for a packed function: its memory, its shape and its strides, unless they are plain."""
+    """A buffer as an array for a packed function: its memory, its shape, and its strides unless they are row-major."""
     count = const(len(buffer.shape), "int32")
     strides = buffer.strides if buffer.layout.given is not None or buffer.layout.aligns else ()
     return Call(ARRAY, (buffer.data, count, *buffer.shape, *strides), DType("handle"))
@@ -364,7 +364,7 @@ def _typed(call: Expr, dtype: Any) -> Expr:
 
 
 def _applied(function: Callable[..., Expr], name: str, args: tuple[Any, ...]) -> Expr:
-    """A function of known arguments; UserError for another number of them."""
+    """Apply a function to known arguments; UserError for a wrong number of arguments."""
     try:
         inspect.signature(function).bind(*args)
     except TypeError as error:
@@ -401,7 +401,7 @@ _BY_NAME = {
 }
 
 
-# How they are printed.
+# The printed forms of calls.
 
 
 def _show_address(printer: ExprPrinter, e: AddressOf) -> str:

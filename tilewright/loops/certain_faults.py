@@ -81,7 +81,7 @@ def _walk(stmt: Stmt, scene: _Scene) -> Iterator[Fault]:
         yield from _race(stmt, scene)
     elif isinstance(stmt, Evaluate):
         yield from _reads(stmt.value, scene)
-    elif not isinstance(stmt, Launch):  # the number of runs is unknown for anything else, such as `while`
+    elif not isinstance(stmt, Launch):  # other statements, such as `while`, run an unknown number of times
         for child in stmt.children():
             if isinstance(child, Stmt):
                 yield from _walk(child, replace(scene, certain=False))

@@ -10,7 +10,7 @@ the value of the index."""
 
 
 class CheckedIndex(NamedTuple):
-    """An index that is checked when its access is made, as text: the accessed buffer, and its last index."""
+    """An index that is checked at its access: the text of the access, the buffer, and the buffer's last index."""
 
     access: str
     buffer: str

@@ -294,12 +294,12 @@ def make_module(functions: Any = None, *more: Any) -> Program:
 
 
 def module_of(function: Any) -> Program:
-    """A program of one function, under its own name."""
+    """Return a program of one function, under the function's name."""
     return make_module({getattr(function, "name", "main"): function})
 
 
 def stmt_list(stmt: Any) -> list[Stmt]:
-    """The statements of a sequence, or the one statement that is given."""
+    """Return the statements of a sequence, or the given statement."""
     given = statement_of(stmt, "the argument", "stmt_list")
     return list(given.stmts) if isinstance(given, Seq) else [given]
 

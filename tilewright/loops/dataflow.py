@@ -30,14 +30,14 @@ from .walk import statements
 
 
 class Proxy(enum.Enum):
-    """The way by which an access goes to memory; data written one way are visible to the other only after a fence."""
+    """The path of an access to memory; data written on one path are visible on the other path only after a fence."""
 
     GENERIC = "generic"
     ASYNCHRONOUS = "asynchronous"
 
 
 class Completion(enum.Enum):
-    """When an access has been made: before the next statement of its thread, or when something has been awaited."""
+    """The completion of an access: before the next statement of its thread, or at an await."""
 
     IN_ORDER = "in order"
     AWAITED = "awaited"
@@ -57,7 +57,7 @@ class Access:
     proxy: Proxy = Proxy.GENERIC
     completion: Completion = Completion.IN_ORDER
     atomic: bool = False
-    """Whether threads may make it at the same time, and in any order."""
+    """Whether threads may make the access concurrently, and in any order."""
     kind: object = field(init=False, repr=False)
     """The common key of accesses that differ only by a constant."""
 
@@ -67,7 +67,7 @@ class Access:
         object.__setattr__(self, "kind", (self.buffer, self.writes, self.completion, self.atomic, where))
 
     def resembles(self, other: Access) -> bool:
-        """Whether both do the same to one buffer, at any place."""
+        """Whether two accesses do the same to one buffer, at any place."""
         mine, theirs = (self.buffer, self.writes, self.atomic), (other.buffer, other.writes, other.atomic)
         return mine == theirs
 
@@ -126,7 +126,7 @@ def dependence(source: Access, sink: Access, scene: Scene, step: LoopDistance | 
 
 
 MANY = 48
-"""Accesses of one kind to one buffer that are told apart; more become one to any of its elements."""
+"""The most distinct accesses of one kind to one buffer; more become one access to any element."""
 
 
 class Accesses:
@@ -185,7 +185,7 @@ NONE = Accesses()
 
 
 def _joined(a: Access, b: Access) -> Access:
-    """One access for two of one kind; `a` if it covers both."""
+    """Join two accesses of one kind; `a` if it covers both."""
     if a is b or a.region is None or b.region is None:
         return a
     region = a.region.joined(b.region)

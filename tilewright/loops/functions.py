@@ -10,7 +10,7 @@ from .nodes import BoundChecks, Buffer, Function, Stmt
 
 
 class PrimFunction(Function):
-    """A function, and its attributes. Passes keep it; the compiler reads none of it."""
+    """A function with attributes. Passes keep the attributes; the compiler reads none of them."""
 
     __slots__ = ("attrs",)
 

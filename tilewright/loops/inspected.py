@@ -56,7 +56,7 @@ def at_pointer(pointer: Any, dtype: str, extents: tuple[Expr, ...], primitive: s
 
 
 def elements_at(pointer: Any, dtype: DType, primitive: str) -> PointerBuffer:
-    """The buffer of unknown length at a pointer, the same one for each access."""
+    """The buffer of unknown length at a pointer; all accesses get the same buffer."""
     key = id(pointer), str(dtype)
     found = _POINTED.get(key)
     if found is None:

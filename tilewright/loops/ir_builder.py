@@ -98,7 +98,7 @@ class BufferVar:
 def _row_major(flat: Expr, shape: tuple[Expr, ...]) -> tuple[Expr, ...]:
     """The indices of the element number `flat`."""
     indices: list[Expr] = []
-    if any(is_const(extent, 0) for extent in shape):  # without elements there is none to number
+    if any(is_const(extent, 0) for extent in shape):  # an empty buffer has no elements to number
         return (const(0, flat.dtype),) * len(shape)
     for extent in reversed(shape[1:]):
         indices.append(floormod(flat, extent))
@@ -291,7 +291,7 @@ def create() -> IRBuilder:
 
 
 def _closed(parts: list[Stmt | Wrap]) -> Stmt:
-    """The statements of a scope as one; inside the wrappers that govern the rest of the scope."""
+    """Join the statements of a scope to one statement, inside the wrappers that govern the rest of the scope."""
     body: list[Stmt] = []
     for part in reversed(parts):
         if isinstance(part, Stmt):

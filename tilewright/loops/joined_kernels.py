@@ -37,7 +37,7 @@ def join_kernels(stmt: Stmt) -> Stmt:
 
 
 def _joined(stmt: Stmt) -> Stmt:
-    """Allocations with the thread loops inside as one loop around them, if these run over the same threads."""
+    """Join the thread loops inside allocations to one loop around them, if they run over the same threads."""
     buffers: list[Buffer] = []
     parts = _parts(stmt, buffers)
     loops = [part for part in parts if isinstance(part, For) and is_kernel(part)]
@@ -74,7 +74,7 @@ class _Touch(NamedTuple):
 
 
 def _check_blocks(first: For, bodies: list[Stmt], buffers: list[Buffer]) -> None:
-    """Refuse loops of one kernel if one stores elements that other blocks access in another one."""
+    """Refuse loops of one kernel if a loop stores elements that other blocks access in another loop."""
     blocks: dict[ThreadTag, For] = {}
     if first.thread is not None and first.thread.is_block:
         blocks[first.thread] = first

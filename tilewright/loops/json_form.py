@@ -126,10 +126,10 @@ class _Table:
     def __init__(self) -> None:
         self.rows: list[list[Any]] = []
         self._at: dict[Any, int] = {}
-        self._kept: list[Any] = []  # objects known by their identity must stay alive
+        self._kept: list[Any] = []  # objects with a recorded identity must stay alive
 
     def encoded(self, value: Any) -> Any:
-        """A value as JSON: numbers and text as they are, others as a list that begins with the kind."""
+        """Encode a value as JSON: numbers and text unchanged, other values as a list that begins with the kind."""
         if value is None or isinstance(value, (bool, int)):
             return value
         if isinstance(value, DType):

@@ -72,7 +72,7 @@ def _asserted(branch: If) -> Assertion:
 
 
 def _pointer_arguments(address: AddressOf) -> tuple[Any, ...]:
-    """An element's type, the buffer, the elements from its first one, their number, and the access: 1, 2, 3."""
+    """The element type, the buffer, the offset in elements, their number, and the access: 1, 2, 3."""
     buffer, place = address.buffer, address.place
     assert isinstance(place, Load)
     offset = simplify(buffer.layout.offset(buffer.shape, place.indices))
@@ -87,7 +87,7 @@ def _offset_of(buffer: Buffer, indices: Any) -> list[Any]:
 
 
 def _element(source: Any, indices: tuple[Any, ...]) -> Any:
-    """How many elements from the beginning of its memory an access begins, of a vector the first one."""
+    """The offset of an access, in elements from the beginning of the memory; for a vector, of its first lane."""
     layout = getattr(source, "layout", None)
     if layout is None or any(index.dtype.lanes > 1 for index in indices):
         raise AttributeError(f"an access to {source.name} has no single index: ask for .indices")
@@ -162,7 +162,7 @@ _METHODS: dict[type, dict[str, Callable[..., Any]]] = {
     Seq: {
         "__getitem__": lambda seq, index: seq.stmts[index],
         "__len__": lambda seq: len(seq.stmts),
-        "__bool__": lambda seq: True,  # a statement is there, even an empty one
+        "__bool__": lambda seq: True,  # an empty statement is true, too
     },
 }
 

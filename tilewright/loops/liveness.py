@@ -100,7 +100,7 @@ def heads(stmt: Stmt) -> Sources:
 
 
 def is_own(buffer: Buffer) -> bool:
-    """Whether a buffer is of a kernel's own memory, and no view of another: gone when the kernel ends."""
+    """Whether a buffer is in a kernel's own memory, which ends with the kernel, and not a view of another buffer."""
     return buffer.scope in (MemoryScope.SHARED, MemoryScope.LOCAL) and buffer.alias_of is None
 
 

@@ -165,7 +165,7 @@ class Matcher:
         )
 
     def _equal(self, ours: Any, theirs: Any) -> bool:
-        """Whether two expressions are the same, loads apart; a choice that evaluates one branch is one of both."""
+        """Whether two expressions are equal except for loads; a choice that evaluates one branch equals one of both."""
         if isinstance(ours, n.Call) and ours.name == "likely":
             ours = ours.args[0]
         if isinstance(theirs, n.Load) and isinstance(theirs.source, Tensor):
@@ -194,7 +194,7 @@ class Matcher:
         return isinstance(ours, _COMMUTE) and all(map(self._equal, reversed(mine), other))
 
     def _stands_for(self, scalar: n.Var, value: n.Expr) -> bool:
-        """Whether a number of the intrinsic's can be that value, which is one for all of its elements."""
+        """Whether a scalar of the intrinsic can be the value, which must be the same for all its elements."""
         known = self.scalars.setdefault(scalar, value)
         return known is value and not uses_any(value, self.free) and not _loads(value)
 

@@ -73,7 +73,7 @@ class For(Stmt):
 
 @node()
 class While(Stmt):
-    """The body, again and again, for as long as the condition holds before it; at first it may not hold at all."""
+    """Repeat the body while the condition holds, checked before each iteration."""
 
     condition: Expr
     body: Stmt
@@ -154,13 +154,13 @@ def copied_load(value: Expr) -> Load | None:
 
 
 def is_exchange(e: Any) -> bool:
-    """Whether an expression exchanges values between threads, so that all of them must evaluate it together."""
+    """Whether an expression exchanges values between threads, which must all evaluate it together."""
     return isinstance(e, AllReduce) or (isinstance(e, Call) and e.name in EXCHANGES)
 
 
 @node(interned=False)
 class Evaluate(Stmt):
-    """An expression for its effect. Two equal ones are two effects."""
+    """Evaluate an expression for its effect. Two equal statements have two effects."""
 
     value: Expr
 
@@ -207,7 +207,7 @@ class LifetimeStart(Stmt):
 
 @node(interned=False)
 class Barrier(Stmt):
-    """All threads of a block wait here, and see each other's writes to `scope` memory. Two equal ones are two."""
+    """All threads of a block wait here, and see each other's writes to `scope` memory. Equal barriers are distinct."""
 
     scope: MemoryScope
 
@@ -253,7 +253,7 @@ class Tensorized(Stmt):
 
 @node()
 class Seq(Stmt):
-    """Statements in order; made by `seq`, which flattens and drops empty ones."""
+    """Statements in order; built by `seq`, which flattens sequences and drops empty statements."""
 
     stmts: tuple[Stmt, ...]
 
@@ -283,7 +283,7 @@ NOTHING = Seq(())
 
 
 def with_buffer(stmt: Stmt, old: Buffer, new: Buffer) -> Stmt:
-    """`stmt` with every access to `old`, or to a view of it, made one to `new`."""
+    """`stmt` with every access to `old`, or to a view of `old`, replaced by an access to `new`."""
     moved: dict[Buffer, Buffer] = {old: new}
 
     def at(buffer: Any) -> Any:
@@ -315,7 +315,7 @@ def seq(*stmts: Stmt) -> Stmt:
 
 
 SIMPLE = frozenset((Store, Copy, Evaluate, LifetimeStart, Barrier, Commit, Await, Tensorized))
-"""Statements in which passes find no other ones: nearly all of an unrolled program."""
+"""Statements without inner statements: nearly all of an unrolled program."""
 
 
 def map_statements(stmt: Stmt, f: Callable[[Stmt], Stmt]) -> Stmt:

@@ -46,11 +46,11 @@ class AccessRegion:
 
     @property
     def last(self) -> int:
-        """The distance from the first element to the last one, for given values of the variables."""
+        """The distance from the first to the last element, for given values of the variables."""
         return self.step * (self.count - 1)
 
     def joined(self, other: AccessRegion) -> AccessRegion:
-        """A region that covers both; their forms differ by a constant, and nothing else but the steps."""
+        """A region that covers two regions; only a constant of their forms and their steps differ."""
         first, second = (self, other) if self.form.const <= other.form.const else (other, self)
         apart = second.form.const - first.form.const
         last = max(first.last, apart + second.last)
@@ -239,7 +239,7 @@ class _Pair:
                     return False
                 if least == most:
                     whole = int(least)
-                    # Each part by itself may have digits of its own, which divisors of the whole do not show.
+                    # Each part may have digits that divisors of the whole do not show.
                     return self._solve(terms[:at], const - whole) and self._solve(terms[at:], whole)
             low, high = low + term.ends[0], high + term.ends[1]
         return low <= 0 <= high and self._group(terms, const)
@@ -305,7 +305,7 @@ class _Pair:
         return found[0] is not None and found[0] == found[1]
 
     def _apart_by_conditions(self) -> bool:
-        """Whether the conditions of both accesses, taken together, keep them apart."""
+        """Whether the conditions of both accesses together exclude that they meet."""
         first, second = self.sides
         if not first.conditions and not second.conditions:
             return False

@@ -161,7 +161,7 @@ def check_there(bounds: Bounds, schedule: Schedule, stage: Stage, tensor: Tensor
 
 
 def ahead(stmt: Stmt, var: Var, extent: Expr, offset: int) -> Stmt:
-    """`stmt` for the iteration of the loop over `var` that is `offset` later, if there is one."""
+    """`stmt` for the iteration that is `offset` later in the loop over `var`, if that iteration exists."""
     later = add(var, offset)
     made: Stmt = substitute(stmt, {var: later})
     return If(less(later, extent), made, None)

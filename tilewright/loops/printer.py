@@ -114,12 +114,12 @@ class _FunctionPrinter:
         return f"({parts[0]},)" if len(parts) == 1 else f"({', '.join(parts)})"
 
     def _block(self, stmt: n.Stmt, level: int) -> None:
-        """A statement list in a scope of its own."""
+        """Print a list of statements in a new scope."""
         with self._scope():
             self._tail(stmt, level)
 
     def _tail(self, stmt: n.Stmt, level: int) -> None:
-        """A statement that ends its block: launches and allocations need no `with` here."""
+        """Print a statement that ends its block: launches and allocations need no `with` there."""
         self._views_at(stmt, level)
         if isinstance(stmt, n.Seq):
             for i, part in enumerate(stmt.stmts):
@@ -147,7 +147,7 @@ class _FunctionPrinter:
             self._plain(stmt, level)
 
     def _statement(self, stmt: n.Stmt, level: int) -> None:
-        """A statement with others after it."""
+        """Print a statement with statements after it."""
         if isinstance(stmt, n.For) and stmt.thread is not None:
             self._views_at(stmt, level)
             with self._scope():
@@ -221,7 +221,7 @@ class _FunctionPrinter:
             self._tail(nest[-1].body, level + 1)
 
     def _joins(self, loop: n.For) -> bool:
-        """Whether the loop and the one directly inside it print as one grid."""
+        """Whether a loop and the loop directly inside it print as one grid."""
         inner = loop.body
         if not isinstance(inner, n.For) or self.views.at.get(inner):
             return False
@@ -331,7 +331,7 @@ def _layout(buffer: n.Buffer) -> tuple[Expr, ...]:
 
 
 def _identifier(name: str) -> str:
-    """A name as Python takes one; the whole of it, in the letters that it has."""
+    """Return a name as a Python identifier, at full length and with its own letters."""
     made = re.sub(r"\W", "_", name)
     return made if made[:1].isidentifier() else f"v{made}"
 

@@ -48,7 +48,7 @@ def loop_nests(statement: Stmt, axes: Mapping[Var, IterVar]) -> tuple[LoopNest, 
 
 
 def _chain(stmt: For, axes: Mapping[Var, IterVar]) -> list[For]:
-    """The loop and those directly inside it, as long as their ranges are known before the first of them runs."""
+    """The loop and the loops directly inside it, as long as their ranges are known before the first one runs."""
     chain = [stmt]
     while isinstance(inner := chain[-1].body, For) and inner.var in axes:
         ends = (inner.min, inner.extent)
@@ -94,7 +94,7 @@ class ScriptNest:
 
     def statement(self, bound: frozenset[Var]) -> Stmt:
         """The statement, inside loops that have bound the thread variables `bound`."""
-        alone = [loop for loop in self.loops if self.nest_of_leaf[loop.axis] is None]  # made of nothing: extent 1
+        alone = [loop for loop in self.loops if self.nest_of_leaf[loop.axis] is None]  # no source: extent 1
         made = self._visit(self.written, bound | {loop.var for loop in alone if loop.thread is not None})
         for loop in reversed(alone):
             made = one_loop(self.found, loop, loop.var, made, bound)
@@ -106,7 +106,7 @@ class ScriptNest:
         return map_statements(stmt, lambda child: self._visit(child, bound))
 
     def _nest(self, stmt: Stmt, number: int, bound: frozenset[Var]) -> Stmt:
-        """One nest of the text, built from the leaves that its axes became."""
+        """Build a nest of the text from the leaves of its axes."""
         axes = self.op.nests[number].axes
         for _ in axes:
             (stmt,) = substatements(stmt)

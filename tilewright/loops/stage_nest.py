@@ -113,7 +113,7 @@ class StageNest:
         return loop.axis.kind is not AxisKind.REDUCE or loop.axis in self.stage.mixed
 
     def _check_variables(self) -> None:
-        """The variables of a body are axes of its stage, loops around it, or known from the arguments."""
+        """Check that the variables of a body are axes of its stage, outer loops, or known from the arguments."""
         known = {axis.var for axis in self.stage.roots} | {loop.var for loop in (*self.found.outer, *self.loops)}
         ends = (self.builder.bounds[i].ends for i in {self.stage.id, *(loop.stage for loop in self.found.outer)})
         known |= {end.var for each in ends for end in each}
@@ -302,7 +302,7 @@ class StageNest:
         return buffer, self._rolled(self.stage.id, places, [self.values[a] for a in self.stage.op.axis])
 
     def _rolled(self, stage_id: int, places: Sequence[Expr], indices: Sequence[Expr]) -> tuple[Expr, ...]:
-        """Places within a region; along the dimension in which it rolls, that of the index in the ring."""
+        """Places within a region; along a rolling dimension, the place of the index in the ring."""
         ring = self.builder.rolling.get(stage_id)
         return tuple(
             ring.place(i) if ring and d == ring.dimension else p
@@ -371,7 +371,7 @@ class StageNest:
         return If(substitute(condition, values), body, None)
 
     def _threads_inside(self) -> set[Var]:
-        """The thread indices that stages computed inside this one run on: they have a value in all of the kernel."""
+        """The thread indices of stages computed inside this stage: they have values in the whole kernel."""
         schedule, inside = self.builder.schedule, {self.stage.id}
         for stage in reversed(schedule.in_order()):
             if isinstance(stage.placement, At) and stage.placement.stage in inside:

@@ -19,7 +19,7 @@ STATEMENTS: dict[str, Callable[..., Any]] = {}
 
 
 def _multiple(e: Expr, of: Expr) -> Expr | None:
-    """The multiple of a stride that an offset is, if it is written so: 3 for `stride * 3`."""
+    """The factor of an offset that is written as a multiple of a stride: 3 for `stride * 3`."""
     if e is of:
         return const(1, e.dtype)
     if isinstance(e, IntImm) and e.value == 0:
@@ -88,7 +88,7 @@ class Buffer:
         self.byte_offset = byte_offset
 
     def changed(self, **attributes: Any) -> Buffer:
-        """Another buffer like this one, with other values of some attributes."""
+        """A new buffer with other values of some attributes."""
         kept = {name: getattr(self, name) for name in Buffer.__slots__ if name != "__weakref__"}
         return Buffer(**{**kept, **attributes})
 

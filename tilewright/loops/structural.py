@@ -53,7 +53,7 @@ def structural_mismatch(a: Any, b: Any, map_free_vars: bool = False) -> Mismatch
 
 
 def _constant(value: Any) -> Any:
-    """A number as a constant, and everything else as it is."""
+    """Convert a number to a constant; other values stay as they are."""
     return const(value) if isinstance(value, (bool, int, float)) else value
 
 
@@ -137,16 +137,16 @@ class _Comparison:
         return False
 
     def _name(self, a: Any, b: Any) -> bool:
-        """A variable or a buffer: the one that stands for it on the other side."""
+        """Whether variables or buffers correspond to each other on both sides."""
         if type(a) is not type(b) or a.dtype != b.dtype:
             return self._differ(a, b)
         if a in self._there or b in self._back:
             return self._there.get(a) is b or self._differ(a, b)
-        if isinstance(a, Buffer) and a.alias_of is not None:  # a view is equal if its window on the other buffer is
+        if isinstance(a, Buffer) and a.alias_of is not None:  # views are equal if their windows and buffers are
             return self._storage(a, b) or self._differ(a, b)
         if not self.map_free_vars:
             return a is b or self._differ(a, b)
-        self._there[a], self._back[b] = b, a  # free on both sides: from here on they stand for each other
+        self._there[a], self._back[b] = b, a  # new on both sides: the names correspond from now on
         self._renamed += a is not b
         return isinstance(a, Var) or self._storage(a, b)
 
@@ -180,7 +180,7 @@ class _Comparison:
 
     @contextmanager
     def _defined(self, ours: tuple[Any, ...], theirs: tuple[Any, ...]) -> Iterator[bool]:
-        """Let the names that both sides define stand for each other within the block."""
+        """Let the names that both sides define correspond within the block."""
         if not ours and not theirs:
             yield True
             return
@@ -201,7 +201,7 @@ class _Comparison:
         self._proven = proven
 
     def _storage(self, a: Buffer, b: Buffer) -> bool:
-        """Whether two buffers that stand for each other have one shape, place and layout."""
+        """Whether two corresponding buffers have the same shape, place and layout."""
         return (
             a.scope is b.scope
             and a.align == b.align
@@ -273,13 +273,13 @@ def _sizes(function: Function) -> tuple[Var, ...]:
 
 
 def _attributes(function: Function) -> dict[str, Any]:
-    """The attributes of a function beside its name."""
+    """The attributes of a function except its name."""
     held: Mapping[str, Any] = getattr(function, "attrs", {})
     return {key: value for key, value in held.items() if key != "global_symbol"}
 
 
 def _data(value: Any) -> Any:
-    """A value of a floor above, such as an array, as the data of its JSON form; any other value as it is."""
+    """The data of the JSON form of a higher floor's value, such as an array; other values stay as they are."""
     for kind, written, _ in VALUES.values():
         if isinstance(value, kind):
             return written(value)

@@ -122,7 +122,7 @@ class TensorizedNest(StageNest):
 
 
 def _digits(var: Var, axes: Sequence[IterVar], sizes: Sequence[int]) -> dict[Var, Expr]:
-    """The values of nested loops in one iteration of all of them in order."""
+    """The values of nested loops for one index over all their iterations in order."""
     rest: Expr = var
     values: dict[Var, Expr] = {}
     for axis, size in reversed(list(zip(axes, sizes, strict=True))):

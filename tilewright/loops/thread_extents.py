@@ -47,7 +47,7 @@ def _indices(kernel: Stmt) -> list[tuple[ThreadTag | None, Expr]]:
 
 
 def unify_thread_extents(stmt: Stmt) -> Stmt:
-    """Each kernel of a nest with one extent per thread index. Raises UserError if loops of one index disagree."""
+    """Unify the extents of each kernel's thread indices. Raises UserError if loops of one index disagree."""
     if not is_kernel(stmt):
         return map_statements(stmt, unify_thread_extents)
     indices = _indices(stmt)

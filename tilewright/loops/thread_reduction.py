@@ -79,7 +79,7 @@ class ThreadReductionNest(StageNest):
                 )
 
     def _check_one_result(self) -> None:
-        """The threads that combine their parts all do so for the same elements."""
+        """Check that the threads that combine their parts do so for the same elements."""
         needs = variables(*(part.min for part in self.found.region))
         for loop in self.loops:
             if loop.thread is None or loop.axis.kind is not AxisKind.REDUCE:
@@ -154,7 +154,7 @@ class ThreadReductionNest(StageNest):
         return seq(start, update), tuple(Load(b, _ONLY) for b in self._partials)
 
     def _kept(self) -> Stmt:
-        """A partial result: all threads keep theirs, no matter which one stores the result."""
+        """Build a partial result, which each thread keeps, no matter which thread stores the result."""
         return self._store()
 
     def _place(self, k: int) -> tuple[Buffer, tuple[Expr, ...]]:

@@ -196,7 +196,7 @@ class _Verifier:
 
     @contextmanager
     def _reached_by_some(self, *decide: e.Expr) -> Iterator[None]:
-        """A part of the function that not all threads of a block reach alike, if a thread index decides it."""
+        """Mark a part of the function that only some threads of a block reach, if a thread index decides."""
         split = self._differs(*decide)
         self.diverges += split
         yield

@@ -20,7 +20,7 @@ _GAP_DOWN = 26.0
 
 @dataclass(frozen=True)
 class _Box:
-    """A stage as it is drawn: its position, and the positions of its loops."""
+    """A drawn stage: its position, and the positions of its loops."""
 
     x: float
     y: float
@@ -69,7 +69,7 @@ def _levels(schedule: Schedule) -> dict[int, int]:
 
 
 def _head(schedule: Schedule, stage: Stage) -> list[str]:
-    """Name, memory and place of a stage; of a declared one, its shape."""
+    """The name of a stage, its kind and memory, and its type and shape."""
     if stage.is_placeholder:
         kind = "input"
     elif isinstance(stage.placement, Inlined):

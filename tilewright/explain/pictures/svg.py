@@ -90,7 +90,7 @@ class Picture:
         self._room(x, y)
 
     def add(self, other: Picture, x: float, y: float) -> None:
-        """Put another picture into this one, its corner at a point."""
+        """Insert another picture with its corner at a point."""
         self.parts.append(f'<g transform="translate({_n(x)} {_n(y)})">{"".join(other.parts)}</g>')
         self._room(x + other.width, y + other.height)
 
@@ -125,7 +125,7 @@ def below(pictures: Sequence[Picture], gap: float = 28.0) -> Picture:
 
 
 def beside(pictures: Sequence[Picture], gap: float = 32.0, most: float = 1100.0) -> Picture:
-    """The pictures beside each other, in as many rows as keep within a width."""
+    """Arrange pictures side by side, in rows that fit a width."""
     made = Picture()
     x = y = 0.0
     for picture in pictures:

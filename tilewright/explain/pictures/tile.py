@@ -57,7 +57,7 @@ def _is_thread(loop: Loop) -> bool:
 
 
 def tile_of(found: StageBounds) -> BlockTile:
-    """The tile of one block of a stage: of the first one."""
+    """The tile of a stage's first block."""
     loops = found.stage.loops
     extents = {loop: _extent(found, loop) for loop in loops}
     inside = [loop for loop in loops if loop.tag is None or not loop.tag.is_block]

@@ -28,7 +28,7 @@ class Flight:
         self.lanes = lanes
         self.report = report
         self.groups = np.zeros(lanes.shape[-1], np.int64)
-        """For each block, the groups committed since: the first of them is this copy's own."""
+        """The groups committed since the issue, per block; the first of them is the copy's own group."""
 
 
 class Flights:
@@ -38,7 +38,7 @@ class Flights:
         self.under_way: list[Flight] = []
 
     def issue(self, grid: Grid, place: Address, value: Value, mask: Value, report: Report | None) -> None:
-        """A copy starts; its destination holds no value from here on."""
+        """Start a copy; its destination holds no value from now on."""
         storage = place.storage
         dtype = storage.dtype
         poison: Any = 1 if dtype.is_bool else dtype.max_value - 2 if dtype.is_int else np.nan

@@ -1,4 +1,4 @@
-"""Calls of functions that the program does not define: Python functions stand for them, one call for each thread."""
+"""Calls of functions that the program does not define: Python functions replace them, with a call per thread."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def _argument(expressions: Any, arg: n.Expr) -> Callable[[Value], Pick]:
 
 
 def _of_lane(value: Value, lane: tuple[Any, ...]) -> Any:
-    """A value in one lane; an axis of it may be missing or 1."""
+    """The value of one lane; axes of the array may be missing or have length 1."""
     if not isinstance(value, np.ndarray):
         return value
     own = lane[len(lane) - value.ndim :]
@@ -126,7 +126,7 @@ def _pointer(expressions: Any, arg: AddressOf) -> Callable[[Value], Pick]:
 
 
 def _array(expressions: Any, arg: n.Call) -> Callable[[Value], Pick]:
-    """A buffer as an array of its shape, over its own memory."""
+    """A buffer as an array of the same shape and memory."""
     address, count, *rest = arg.args
     assert isinstance(address, AddressOf)
     assert isinstance(count, n.IntImm)

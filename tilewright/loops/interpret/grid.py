@@ -25,14 +25,14 @@ class Grid:
         self.blocks = np.arange(start, stop)
         tx, ty, tz = sizes[3:]
         self.shape = (tz, ty, tx, stop - start)
-        self.kept: dict[Buffer, BufferStorage] = {}  # shared memory outlives its Allocate: the device's does
+        self.kept: dict[Buffer, BufferStorage] = {}  # shared memory outlives its Allocate, as on a device
         self.epochs = {scope: np.zeros(stop - start, np.int64) for scope in MemoryScope}
         self._actors: dict[MemoryScope, Value] = {}
         self._indices: dict[tuple[ThreadTag, str], Value] = {}
         self._threads = np.arange(tx * ty * tz).reshape(tz, ty, tx, 1)
 
     def index(self, tag: ThreadTag, var: n.Var) -> Value:
-        """The values of a hardware index, along its own axis only; a scalar if there is only one."""
+        """The values of a hardware index, along its axis only; a scalar for a single value."""
         found = self._indices.get((tag, var.dtype))
         if found is None:
             found = self._indices[tag, var.dtype] = self._index(tag, var.dtype.numpy)

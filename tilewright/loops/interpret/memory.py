@@ -27,7 +27,7 @@ class InterpretError(InternalError):
 
 
 class View:
-    """A buffer's own shape over the storage that it lives in."""
+    """A buffer's shape over its storage."""
 
     __slots__ = ("buffer", "extents", "storage", "strides")
 
@@ -128,14 +128,14 @@ class BufferStorage:
 
     @classmethod
     def fresh(cls, dtype: DType, size: int, copies: tuple[int, ...], track: bool) -> BufferStorage:
-        """Storage that no one has written; its elements are NaN or a large odd number."""
+        """Unwritten storage; its elements are NaN or a large odd number."""
         kind = dtype.numpy
         poison: Any = 1 if dtype.is_bool else dtype.max_value - 2 if dtype.is_int else np.nan
         data = np.full((size, *copies), poison, kind)
         return cls(data, dtype, np.zeros((size, *copies), np.bool_) if track else None)
 
     def _gather(self, array: Value, place: Address) -> Value:
-        """`array` (shaped as data) at a place; a view of it if the offset is the same for all lanes."""
+        """`array` (with the shape of the data) at a place; a view if all lanes have the same offset."""
         offset = place.offset
         if not isinstance(offset, np.ndarray):
             return array[offset]
@@ -202,7 +202,7 @@ class BufferStorage:
         new = bits_of(np.ascontiguousarray(values, self.flat.dtype))
         changes = bits_of(self.flat.take(where)) != new
         if again is not None:
-            # Memory that was allocated anew is the same on the device: it counts by the value in it.
+            # A device gives a new allocation the same memory, so only values decide whether it was written.
             changes |= again & (shadow.writer.take(where) == NONE)
             self.written.reshape(-1)[where] = True
         race = shadow.write(where, changes, who)

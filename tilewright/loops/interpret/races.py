@@ -89,7 +89,7 @@ class Shadow:
         _settle(self.reader, where, new)
 
     def is_own(self, where: Value, who: Value) -> bool:
-        """Whether each cell was last written by its own actor, with a change, and read by no one else."""
+        """Whether each cell was last written, with a change, by its own actor, and read by no other actor."""
         if count_nonzero(self.writer.take(where) != who) or count_nonzero(self.silent.take(where)):
             return False
         reader = self.reader.take(where)

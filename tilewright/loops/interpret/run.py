@@ -245,7 +245,7 @@ class StatementRunner(RunningFunction):
                 if not isinstance(on, np.ndarray):
                     if not on:
                         return
-                else:  # threads that are done once stay so
+                else:  # threads that leave the loop do not return
                     active = own(on) if active is None else active & on
                     if not count_nonzero(active):
                         return

@@ -137,7 +137,7 @@ class RunningFunction:
         if grid is not None and buffer.scope is MemoryScope.SHARED:
             copies = grid.shape[3:]
             kept = grid.kept.get(buffer)
-            if kept is not None and len(kept.data) == size:  # the same memory, as the device has it
+            if kept is not None and len(kept.data) == size:  # a device uses the same memory again
                 if kept.written is not None:
                     kept.written[...] = False
                 return kept

@@ -24,7 +24,7 @@ from .memory import Address, InterpretError, Report, View
 
 Get = Callable[[Value], Value]  # activity mask (None: all lanes) -> value
 Locate = Callable[[Value], Address]
-Slot = list[Any]  # one value, None if it must be computed
+Slot = list[Any]  # a value; None if it must be computed
 
 
 class EvaluationContext(Protocol):
