@@ -139,7 +139,7 @@ class _Program:
         self._name_tensors()
 
     def _name_tensors(self) -> None:
-        """Give each stage of the declaration a variable: the program's own, or one named after the operation."""
+        """Name a variable for each stage of the declaration: the program's, or a new one named after the operation."""
         for stage in self.begun.in_order():
             own = [t for t in stage.op.outputs if id(t) in self.names.declared]
             if own:
@@ -192,7 +192,7 @@ class _Program:
     # Names
 
     def _known(self, stage: int) -> str:
-        """The variable of a stage's tensor, which is taken from a reader if the program has none of its own."""
+        """The variable of a stage's tensor. If the program has no variable, the tensor is read from a reader."""
         name = self.tensors[stage][0]
         if stage in self.known or stage not in self.begun.stages:
             return name
@@ -251,7 +251,7 @@ class _Program:
         return self.names.give(axis, _base(axis, self.roles.get(id(axis), "")))
 
     def _thread(self, thread: IterVar) -> str:
-        """A thread axis: written in its place, or a variable if several steps use it."""
+        """The text of a thread axis: a call, or a variable if several steps use the axis."""
         if id(thread) in self.names.of:
             return self.names.of[id(thread)]
         arguments = [_literal(thread.thread_tag)]

@@ -53,12 +53,12 @@ class StageGroup(Generic[S]):
 
     @property
     def group(self) -> StageGroup[S] | None:
-        """The smallest group around this one: of `s.create_group`, or the steps of a scan; None if there is none."""
+        """The smallest enclosing group: of `s.create_group`, or the steps of a scan; None if there is no such group."""
         return smallest_around(self.stages[0].schedule, self) if self.stages else None
 
     @property
     def num_child_stages(self) -> int:
-        """How many groups and stages are in this group and in no smaller one."""
+        """The number of groups and stages directly inside this group."""
         schedule = self.stages[0].schedule if self.stages else None
         parts = [*schedule.groups, *self.stages] if schedule else []
         return sum(1 for part in parts if smallest_around(schedule, part) == self)
@@ -80,7 +80,7 @@ class StageGroup(Generic[S]):
 
     @contextmanager
     def _whole(self) -> Iterator[None]:
-        """Place all stages or none: if one is refused, the schedule stays as it was."""
+        """Place all stages or none: if a stage is refused, the schedule does not change."""
         schedules = [stage.schedule for stage in self.stages[:1]]
         before = [(s, s.value, len(s.steps)) for s in schedules]
         try:

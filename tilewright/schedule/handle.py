@@ -83,7 +83,7 @@ class ScheduleHandle(ScheduleViews, KeptSteps):
             self.apply(name, *args)
 
     def copy(self) -> ScheduleHandle:
-        """A schedule of the same computation that has taken the same steps. Changes to one leave the other as it is."""
+        """Return a new schedule of the same computation with the same steps. Changes to one do not affect the other."""
         made = ScheduleHandle(self.value)
         made._begun, made.steps, made._references = self._begun, list(self.steps), self._references.copy()
         made.groups = [StageGroup([StageHandle(made, stage.id) for stage in group.stages]) for group in self.groups]
@@ -93,7 +93,7 @@ class ScheduleHandle(ScheduleViews, KeptSteps):
         return self.copy()
 
     def __deepcopy__(self, memo: Any) -> ScheduleHandle:
-        return self.copy()  # tensors and axes are their own identity
+        return self.copy()  # the copy shares tensors and axes
 
     def stage_id(self, item: Any, primitive: str = "s[...]") -> int:
         """The id of the stage of a tensor, an operation or a stage handle."""
@@ -220,7 +220,7 @@ class ScheduleHandle(ScheduleViews, KeptSteps):
 
 
 class StageHandle(StageView):
-    """The handle of one stage; its methods are the schedule primitives."""
+    """The handle of a stage; its methods are the schedule primitives."""
 
     __slots__ = ("id", "schedule")
 
@@ -254,7 +254,7 @@ class StageHandle(StageView):
 
     @property
     def all_iter_vars(self) -> list[IterVar]:
-        """The operation's own axes and all made from them."""
+        """The operation's own axes, and all axes derived from them."""
         return list(self.value.all_axes)
 
     @property
@@ -290,7 +290,7 @@ class StageHandle(StageView):
         return list(self._apply("split", parent, factor, nparts))
 
     def fuse(self, *args: IterVar) -> IterVar:
-        """Fuse neighbouring loops into one; returns it."""
+        """Fuse neighbouring loops into one loop; returns its axis."""
         axes = args[0] if len(args) == 1 and isinstance(args[0], (list, tuple)) else args
         made: IterVar = self._apply("fuse", *axes)
         return made
@@ -366,7 +366,7 @@ class StageHandle(StageView):
         return self
 
     def double_buffer(self) -> StageHandle:
-        """Keep two copies of the storage: one is filled while the other is read."""
+        """Keep two copies of the storage: one copy is filled while the other copy is read."""
         self._apply("double_buffer")
         return self
 

@@ -33,7 +33,7 @@ def inlined_bodies(schedule: Schedule) -> dict[int, tuple[Expr, ...]]:
 
 
 def _own_expression(schedule: Schedule, e: Any) -> Expr | None:
-    """The expression of an inlined stage at the indices at which `e` reads it; None for anything else."""
+    """The expression of an inlined stage at the indices of the read `e`; None for other expressions."""
     if not isinstance(e, Load) or not isinstance(e.source, Tensor):
         return None
     producer = schedule.producer(e.source)

@@ -183,7 +183,7 @@ def attached_to(schedule: Schedule, stage: Stage, axis: IterVar) -> tuple[Stage,
 
 
 def script_nest(stage: Stage, op: ScriptOp, axis: IterVar) -> int | None:
-    """The number of the nest of a script's text that a loop came from; None for one made out of nothing."""
+    """The number of the nest of a script's text that a loop came from; None for a loop without a source."""
     while axis not in op.loop_axes:
         above = next(r.above for r in stage.relations if axis in r.below)
         if not above:
@@ -193,7 +193,7 @@ def script_nest(stage: Stage, op: ScriptOp, axis: IterVar) -> int | None:
 
 
 def in_one_nest(stage: Stage, axes: Sequence[IterVar], primitive: str) -> None:
-    """Check that loops of a script stand directly inside each other: nothing is between two of them in its text."""
+    """Check that loops of a script are perfectly nested in its text."""
     op = stage.op
     if not isinstance(op, ScriptOp):
         return
@@ -211,7 +211,7 @@ def in_one_nest(stage: Stage, axes: Sequence[IterVar], primitive: str) -> None:
 
 
 def enclose(stage: Stage, axis: IterVar, other: IterVar) -> bool:
-    """Whether one of two loops of a stage stands inside the other, as all loops of a computation do."""
+    """Whether one of two loops of a stage is inside the other, which is true for all loops of a computation."""
     op = stage.op
     if not isinstance(op, ScriptOp):
         return True

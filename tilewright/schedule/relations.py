@@ -110,7 +110,7 @@ class Split(Relation):
 
 
 def _at_most(wanted: Expr, extent: Expr) -> Expr:
-    """The smaller of the two if both are known: a loop need not be longer than the range it covers."""
+    """The smaller extent if both are known: a loop need not be longer than its range."""
     if not isinstance(wanted, IntImm) or not isinstance(extent, IntImm):
         return wanted
     return minimum(wanted, extent) if extent.value else const(1, extent.dtype)  # tiles of nothing still divide
@@ -149,7 +149,7 @@ class Fuse(Relation):
 
     def values_up(self, values: Mapping[IterVar, Expr], ranges: Mapping[IterVar, Range]) -> dict[IterVar, Expr]:
         width = ranges[self.inner].extent
-        if is_const(width, 0):  # then nothing runs, so any value will do
+        if is_const(width, 0):  # no iteration runs, so any value is correct
             width = const(1, width.dtype)
         fused, outer, inner = values[self.fused], ranges[self.outer].min, ranges[self.inner].min
         if is_const(ranges[self.outer].extent, 1):  # no wrap: guards keep the fused axis inside its range

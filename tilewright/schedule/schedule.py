@@ -47,7 +47,7 @@ Placement = AtRoot | Inlined | At
 
 @dataclass(frozen=True)
 class AxisAnnotations:
-    """The annotations of a leaf axis: how its loop runs, its hardware thread, its pragmas."""
+    """The annotations of a leaf axis: the kind of its loop, its hardware thread, its pragmas."""
 
     kind: LoopKind = LoopKind.SERIAL
     thread: IterVar | None = None
@@ -151,7 +151,7 @@ class Stage:
 
     @cached_property
     def all_axes(self) -> tuple[IterVar, ...]:
-        """The operation's own axes and every axis made from them."""
+        """The operation's own axes, and all axes derived from them."""
         return (*self.roots, *(axis for relation in self.relations for axis in relation.below))
 
     @cached_property
@@ -161,7 +161,7 @@ class Stage:
 
     @cached_property
     def mixed(self) -> frozenset[IterVar]:
-        """The axes that data axes were fused into together with reduction axes, and the parts of these."""
+        """The axes from fusing data axes with reduction axes, and the parts of such axes."""
         data, mixed = set(self.op.axis), set[IterVar]()
         for relation in self.relations:
             if data.intersection(relation.above):
@@ -176,7 +176,7 @@ class Stage:
 
     @cached_property
     def place_of_leaf(self) -> Mapping[IterVar, int]:
-        """The place of each loop in `leaves`. A tuple would compare its axes one by one to find one."""
+        """The place of each loop in `leaves`. A search of the tuple would compare its axes one by one."""
         return {axis: i for i, axis in enumerate(self.leaves)}
 
     def place_of_loop(self, axis: IterVar) -> int:
@@ -244,7 +244,7 @@ class Schedule:
         return tuple(self.stages[i] for i in self._readers.get(stage_id, ()))
 
     def at_outermost(self, stage_id: int) -> Schedule:
-        """This schedule with a stage computed by itself: at the root, or in the loop of a scan that it advances."""
+        """Return the schedule with a stage computed separately: at the root, or in the loop of its scan."""
         return self.with_stage(replace(self.stages[stage_id], placement=self.outermost(stage_id)))
 
     def outermost(self, stage_id: int) -> Placement:
@@ -272,7 +272,7 @@ class Schedule:
         return {producer: tuple(readers) for producer, readers in found.items() if producer is not None}
 
     def with_stage(self, stage: Stage) -> Schedule:
-        """This schedule with one stage replaced; its operation is registered."""
+        """Return the schedule with a stage replaced; its operation is registered."""
         stage_of = self.stage_of if stage.op in self.stage_of else {**self.stage_of, stage.op: stage.id}
         made = replace(self, stages={**self.stages, stage.id: stage}, stage_of=stage_of)
         before = self.stages.get(stage.id)

@@ -22,7 +22,7 @@ _GROUP_ROOT, _INLINE, _SCOPE, _SCAN_UPDATE = 1, 2, 4, 5
 
 
 class IterVarAttr(NamedTuple):
-    """The annotations of a loop: how it runs, its thread, intrinsic and pragmas, and the alignment of its axis."""
+    """The annotations of a loop: its kind, thread, intrinsic and pragmas, and the alignment of its axis."""
 
     iter_type: int
     bind_thread: IterVar | None
@@ -71,7 +71,7 @@ class StageView:
 
     @property
     def attach_stage(self) -> Any:
-        """The stage with the loop that this one is computed at; None if it is computed by itself or inlined."""
+        """The stage with the loop of this stage's compute_at; None if this stage is at the root or inlined."""
         placement = self.value.placement
         return type(self)(self.schedule, placement.stage) if isinstance(placement, At) else None  # type: ignore[call-arg]
 

@@ -48,7 +48,7 @@ class Step:
 
 
 class RecordedNumber:
-    """A number that a step records as it was given, and that a primitive takes by its `value`."""
+    """A number that steps record in its given form, and primitives read by its `value`."""
 
     __slots__ = ()
     value: int
@@ -63,7 +63,7 @@ class _Places:
     relations: tuple[Relation, ...] = ()
 
     def begin(self, stage: Stage) -> bool:
-        """Whether the axes of `stage` are these, and others after them."""
+        """Whether the axes of `stage` begin with these axes."""
         return self.op is stage.op and stage.relations[: len(self.relations)] == self.relations
 
 
@@ -74,7 +74,7 @@ class StepReferences:
         self.threads: list[IterVar] = []
         self._places: dict[int, _Places] = {}
         self._last = -1
-        """The stage that was referred to last: the axes that follow it are mostly its own."""
+        """The last stage in a reference: the axes after it mostly belong to this stage."""
 
     def encode(self, schedule: Schedule, value: Any) -> Any:
         """A JSON value for an argument."""
@@ -150,7 +150,7 @@ class StepReferences:
         return {"axis": None, "name": axis.name}
 
     def _places_of(self, stage: Stage) -> _Places:
-        """The places of a stage's axes. The additions of its last relations join the known ones."""
+        """The places of a stage's axes. The axes of new relations are added to the known places."""
         known = self._places.get(stage.id)
         if known is None or not known.begin(stage):
             known = self._places[stage.id] = _Places(stage.op, {axis: i for i, axis in enumerate(stage.roots)})
@@ -184,7 +184,7 @@ class StepReferences:
         )
 
     def copy(self) -> StepReferences:
-        """Other references to the same threads."""
+        """Return new references with the same threads."""
         made = StepReferences()
         made.threads = list(self.threads)
         return made

@@ -43,7 +43,7 @@ def write_steps(path: Any, begun: Schedule, steps: Sequence[Step]) -> None:
 
 
 def read_steps(path: Any, begun: Schedule) -> list[Any]:
-    """The steps in a file. Raises UserError for one that is for another computation than that of `begun`."""
+    """Return the steps in a file. Raises UserError for a file of another computation than that of `begun`."""
     place = file_path(path, "load_steps", "steps.json")
     try:
         data = json.loads(place.read_text(encoding="utf-8"))
@@ -111,7 +111,7 @@ class KeptSteps:
 
     @property
     def schedule_record(self) -> list[Any]:
-        """The schedule as it was after each entry of `primitive_record`, as schedules of their own."""
+        """The states of the schedule after each entry of `primitive_record`, as separate schedules."""
         at = type(self)(self._begun)  # type: ignore[call-arg]
         found = [at.copy()]
         for step in self.steps:
@@ -158,7 +158,7 @@ class KeptSteps:
         write_steps(path, self._begun, self.steps)
 
     def load_steps(self, path: Any) -> None:
-        """Apply the steps in a file that `save_steps` wrote to this schedule, which has taken none: all, or none."""
+        """Apply all steps of a file from `save_steps`, or none. The schedule must not have any steps."""
         if self.steps:
             raise UserError(
                 f"the schedule has taken {quantity(len(self.steps), 'step')} already",

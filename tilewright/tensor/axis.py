@@ -85,7 +85,7 @@ class IterVar(Operand):
         return self is not other if self._compares_whole(other) else self.var != other
 
     def _compares_whole(self, other: object) -> bool:
-        """Whether `==` asks for the same axis; in the function of a `te.compute` it compares their values."""
+        """Whether `==` tests for the same axis; in the function of a `te.compute`, it compares values."""
         return other is None or (isinstance(other, IterVar) and not is_declaring())
 
     __hash__ = object.__hash__
@@ -113,7 +113,7 @@ def _from_legacy(dom: Any, var: Any, number: int, tag: Any) -> tuple[str, Range 
 
 
 def whole(value: Any) -> Expr | None:
-    """`value` as an integer expression; None if it is none. A float such as 8.0, from a division, is one."""
+    """`value` as an integer expression, else None. A whole float such as 8.0, from a division, is accepted."""
     if isinstance(value, (float, np.floating)) and float(value).is_integer():
         value = int(value)
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer, Operand)):
@@ -123,13 +123,13 @@ def whole(value: Any) -> Expr | None:
 
 
 def extent_or(axis: IterVar, otherwise: int) -> int:
-    """Return the number of an axis's values, or another number if it is known only at the call."""
+    """Return the extent of an axis, or `otherwise` if the extent is known only at the call."""
     extent = axis.dom.extent if axis.dom is not None else None
     return extent.value if isinstance(extent, IntImm) else otherwise
 
 
 def known_before(e: Expr, primitive: str, about: str, fix: str) -> Expr:
-    """`e`, checked to be known before the program runs: made of numbers and sizes, not of values of tensors."""
+    """Return `e` after a check that it is known before the program runs: from numbers and sizes, not tensors."""
     if loads(e):
         raise UserError(
             f"{about} is `{e}`, which is read from a tensor: its value is known only while the program runs",

@@ -81,14 +81,14 @@ class Layout:
     def __getitem__(self, index: int) -> str:
         if isinstance(index, bool) or not isinstance(index, int):
             raise UserError(f"{index!r} is not a number of a dimension", primitive="layout", fix="give an int")
-        return self.dims[index]  # IndexError beyond the ends, which ends Python's own loops
+        return self.dims[index]  # an IndexError beyond the end ends Python's loops
 
     def index_of(self, axis: str) -> int:
         """Return the number of the dimension of that letter; -1 if there is none."""
         return self.dims.index(axis) if axis in self.dims else -1
 
     def factor_of(self, axis: str) -> int:
-        """Return the size of the blocks of a dimension, by its capital or small letter; -1 if it has none."""
+        """Return the size of the blocks of a dimension, by its capital or small letter; -1 if it has no blocks."""
         return self.blocks.get(axis.upper(), -1) if isinstance(axis, str) else -1
 
     def __str__(self) -> str:
@@ -99,7 +99,7 @@ class Layout:
 
 
 class BijectiveLayout:
-    """Two layouts of the same dimensions, and how shapes and indices go from one to the other and back."""
+    """Two layouts of the same dimensions, with the conversions of shapes and indices in both directions."""
 
     def __init__(self, src_layout: Layout, dst_layout: Layout) -> None:
         self.src_layout = src_layout

@@ -1,4 +1,4 @@
-"""The function that `te.compute` is given: the names that its parameters give to axes, and the values it may return."""
+"""The function passed to `te.compute`: the names of axes from its parameters, and the values that it may return."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ class ExternOp(Operation):
         super().__init__(name, shapes[0], dtypes, tag, attrs)
 
     def reading(self, inputs: tuple[Tensor, ...]) -> ExternOp:
-        """This operation with its statement reading other tensors of the same shapes and types."""
+        """Return the operation with a statement that reads other tensors of the same shapes and types."""
         buffers = self.input_buffers, self.output_buffers
         return ExternOp(self.name, inputs, self.shapes, self.dtypes, self.statement, *buffers, self.tag, self.attrs)
 

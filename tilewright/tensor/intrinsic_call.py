@@ -54,7 +54,7 @@ def _is_slice(part: Any) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class IntrinsicCall:
-    """An intrinsic on regions of tensors, reduced over `axes` besides the reduction axes of its own."""
+    """An intrinsic on regions of tensors, reduced over `axes` in addition to its own reduction axes."""
 
     intrin: Any
     regions: tuple[tuple[Any, tuple[Expr, ...], tuple[int, ...]], ...]
@@ -66,7 +66,7 @@ class IntrinsicCall:
     """The values of the intrinsic's axis extents that are variables."""
 
     def dimensions(self) -> int:
-        """How many of the last dimensions the intrinsic computes, its leading ones of extent 1 left out."""
+        """The number of last dimensions that the intrinsic computes, without leading dimensions of extent 1."""
         return len(self._moving())
 
     def _moving(self) -> list[IterVar]:

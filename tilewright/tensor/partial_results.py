@@ -39,7 +39,7 @@ def combines_parts(combiner: CommReducer) -> bool:
 
 @lru_cache(maxsize=64)
 def _fault(combiner: CommReducer) -> tuple[str, str] | None:
-    """How a reducer changes the result if it combines parts, and the fix; None if no fault is known."""
+    """The way a reducer changes the result if it combines parts, and the fix; None if no fault is known."""
     try:
         start = tuple(evaluate(e, {}) for e in combiner.identity)
         twice = _combined(combiner, start, start)
@@ -69,7 +69,7 @@ def _fault(combiner: CommReducer) -> tuple[str, str] | None:
 
 
 def _sample(like: Any, index: int) -> Any:
-    """A value of the same type; of truth values, both occur."""
+    """Return a value of the same type; among truth values, both occur."""
     return index % 2 == 0 if isinstance(like, bool) else type(like)(_SAMPLES[index % 3])
 
 

@@ -1,4 +1,4 @@
-"""Reductions: commutative combiners and the `Reduce` expression that `te.sum` and its kin build."""
+"""Reductions: commutative combiners, and the `Reduce` expression that `te.sum` and others build."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class CommReducer:
         return tuple(substitute(e, mapping) for e in self.result)
 
     def where(self, values: Mapping[Any, Expr]) -> CommReducer:
-        """This combiner with values for variables, such as the axes of the element."""
+        """Return the combiner with values for variables, such as the axes of the element."""
         if not values or not any(uses_any(e, values) for e in (*self.result, *self.identity)):
             return self
         result, identity = (tuple(substitute(e, values) for e in part) for part in (self.result, self.identity))
@@ -243,7 +243,7 @@ def _in_order(values: tuple[Any, ...], where: Any, init: Any, name: str) -> tupl
 
 
 def _folded(fcombine: Callable[..., Any], values: tuple[Any, ...], where: Any, init: Any, name: str) -> Any:
-    """The values combined, one after the other."""
+    """Combine the values one after the other."""
     if where is not None or init is not None:
         raise UserError(
             f"`where` and `init` are for reductions, but {len(values)} values are to be combined: {values!r}",

@@ -60,7 +60,7 @@ class _Graph:
         self.inputs = inputs
         self.floats = floats
         self.lenient = lenient
-        """Whether a value that has none, such as that of a read outside a tensor, is anything instead of an error."""
+        """Whether an undefined value, as of a read outside a tensor, is arbitrary instead of an error."""
         self.arrays: dict[Tensor, np.ndarray] = {}
         self.sizes: dict[Var, np.ndarray] = {
             key: np.asarray(value, key.dtype.numpy) for key, value in inputs.items() if isinstance(key, Var)
@@ -99,7 +99,7 @@ class _Graph:
             raise InternalError(f"no reference for {op!r}")
 
     def _scan(self, op: ScanOp) -> None:
-        """Fill in the rows of a scan one after the other, each from all that its update means by the rows so far."""
+        """Fill in the rows of a scan one after the other, each from the update's values for the rows so far."""
         rows = [np.zeros([self.size(extent) for extent in state.shape], self.numpy(state.dtype)) for state in op.state]
         first = self.size(op.init[0].shape[0])
         for values, init in zip(rows, op.init, strict=True):
@@ -143,7 +143,7 @@ class _Graph:
 
 
 def _axes(graph: _Graph, axes: Sequence[IterVar], rank: int) -> dict[Var, np.ndarray]:
-    """The values of each data axis, laid along the dimension of its own of `rank` dimensions."""
+    """The values of each data axis, along its own dimension of `rank` dimensions."""
     env = {}
     for at, axis in enumerate(axes):
         low, extent = _span(graph, axis)
@@ -195,7 +195,7 @@ def _reduction(graph: _Graph, op: ComputeOp, reduce: Reduce, shape: tuple[int, .
 
 
 def _fold(graph: _Graph, reduce: Reduce, values: list[np.ndarray]) -> list[np.ndarray]:
-    """The values combined along their last dimension, neighbour with neighbour until one is left."""
+    """Combine values along their last dimension, neighbour with neighbour, until one value is left."""
     while (count := values[0].shape[-1]) > 1:
         even = count - count % 2
         pairs = _combine(graph, reduce, [v[..., 0:even:2] for v in values], [v[..., 1:even:2] for v in values])

@@ -74,7 +74,7 @@ def _is_zero(e: object) -> bool:
 
 
 def _strides(read: n.Load, sizes: Mapping[Var, int]) -> list[dict[Var | None, int]] | None:
-    """The steps of each index of a load per variable, and its start; None if one is not linear, or may be outside."""
+    """The steps of each index of a load per variable, and its start; None if one is not linear or may be outside."""
     if not isinstance(read.source, Tensor):
         return None
     found = [_linear(index) for index in read.indices]

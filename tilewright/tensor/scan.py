@@ -45,7 +45,7 @@ class ScanOp(Operation):
         super().__init__(name, state[0].shape, tuple(t.dtype for t in state), tag, attrs)
 
     def reading(self, init: tuple[Tensor, ...], update: tuple[Tensor, ...]) -> ScanOp:
-        """The same scan of other tensors."""
+        """Return the scan with other tensors."""
         return ScanOp(self.name, self.scan_axis, init, update, self.state, self.tag, self.attrs)
 
     def shape_of(self, index: int) -> tuple[Expr, ...]:

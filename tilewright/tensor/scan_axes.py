@@ -16,7 +16,7 @@ from .scan import ScanOp
 from .tensor import ComputeOp, Operation, Tensor, topological
 
 _Place = tuple[int, int]
-"""A state of the scan, by its number, and one of its dimensions."""
+"""The number of a scan's state, and a dimension of the state."""
 
 
 def scan_fixed_points(scan: ScanOp) -> dict[IterVar, Expr]:

@@ -74,7 +74,7 @@ class ScriptOp(ExternOp):
 
     @property
     def axis(self) -> tuple[IterVar, ...]:
-        """The loops of the text that are not bound to threads there, in its order."""
+        """The loops of the text that it does not bind to threads, in order."""
         return tuple(axis for axis in self.loop_axes if axis not in self.loop_threads)
 
     @property
@@ -86,7 +86,7 @@ class ScriptOp(ExternOp):
         return next(i for i, nest in enumerate(self.nests) if axis in nest.axes)
 
     def path(self, nest: int) -> set[int]:
-        """The numbers of the nests around `nest`, and its own."""
+        """The numbers of the nests around `nest`, and of `nest`."""
         found = {nest}
         at = self.nests[nest].parent
         while at is not None:

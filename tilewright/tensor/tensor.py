@@ -32,7 +32,7 @@ from .tag_scope import tagged
 
 
 class Operation:
-    """The producer of tensors: a placeholder, a computation, an extern or a scan. Immutable; it is its own identity."""
+    """The producer of tensors: a placeholder, a computation, an extern or a scan. Immutable, compared by identity."""
 
     __slots__ = ("__weakref__", "attrs", "dtypes", "name", "outputs", "shape", "tag")
 
@@ -86,7 +86,7 @@ class Operation:
 
     @property
     def values(self) -> tuple[Expr, ...]:
-        """The value of one element of each output; none if they are not computed one by one."""
+        """The value of an element of each output; empty if elements are not computed one by one."""
         return ()
 
     @property

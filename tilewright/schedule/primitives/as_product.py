@@ -106,7 +106,7 @@ def _is_plain(axis: IterVar) -> bool:
 
 
 def _factors(stage: Stage, body: Reduce, groups: tuple[Axes, ...]) -> tuple[Load, Load]:
-    """The one load that follows the rows, and the one that follows the columns."""
+    """The load that depends on the rows, and the load that depends on the columns."""
     rows, columns = ({axis.var for axis in group} for group in groups[1:3])
     read = [e for e in loads(*body.source) if isinstance(e.source, Tensor)]
     left = [e for e in read if uses_any(e, rows) and not uses_any(e, columns)]

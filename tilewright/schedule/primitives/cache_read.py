@@ -95,6 +95,6 @@ def _same(schedule: Schedule, tensor: Tensor, source: int, value_index: int) -> 
 
 
 def with_body(schedule: Schedule, stage: Stage, body: tuple[Expr, ...]) -> Schedule:
-    """The schedule with the stage's operation replaced by one of the same axes and another body."""
+    """Return the schedule with a new body for the stage's operation; the axes stay the same."""
     op = ComputeOp(stage.op.name, stage.op.axis, body, stage.op.tag, stage.op.attrs)
     return schedule.with_stage(replace(stage, op=op))

@@ -105,7 +105,7 @@ def _on_axes_of_cache(stage: Stage, values: dict[IterVar, Expr], whole: bool = F
 def _reduction_axes_of_cache(
     stage: Stage, axes: dict[IterVar, IterVar], ranges: dict[IterVar, Range]
 ) -> dict[IterVar, IterVar]:
-    """The reduction axis of the cache for each of the stage's: the same if its range depends on no data axis."""
+    """The cache's reduction axis for each one of the stage: the same if its range depends on no data axis."""
     own = {a.var for a in stage.op.axis}
     found = {a: a for a in stage.leaves if a.kind is AxisKind.REDUCE}
     for a in found:

@@ -1,4 +1,4 @@
-"""prefetch: data of a later iteration are brought into the cache while this one computes."""
+"""prefetch: data of a later iteration are loaded into the cache while the present iteration computes."""
 
 from __future__ import annotations
 

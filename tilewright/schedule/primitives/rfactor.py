@@ -87,14 +87,14 @@ def rfactor(
 
 
 def _with_range(axis: IterVar, extent: Expr) -> IterVar:
-    """A loop that a split or fuse made, as an axis of its own of the same variable."""
+    """Return a loop from a split or fuse as a separate axis with the same variable."""
     made = IterVar(axis.name, Range(extent), axis.kind)
     made.var = axis.var
     return made
 
 
 def _position(factor_axis: Any, stage: Stage) -> int:
-    """The dimension of the partial result that the factored loop becomes; negative ones count from the end."""
+    """The dimension of the partial result for the factored loop; negative numbers count from the end."""
     dims, position = len(stage.op.axis) + 1, whole_number(factor_axis)
     if position is None or not -dims <= position < dims:
         raise UserError(

@@ -127,7 +127,7 @@ def _grow_source(
 
 
 def _with_zeros(schedule: Schedule, stage: Stage, extents: Extents) -> Schedule:
-    """The schedule with a stage of larger extents, and zeros beyond its old ones."""
+    """Return the schedule with larger extents of a stage, and zeros beyond the old extents."""
     plain_compute(schedule, stage, "round_up")
     made = _with_extents(stage.op, extents)
     if not all(_is_zero_beyond(made, axis, extents[axis]) for axis in extents):
@@ -138,7 +138,7 @@ def _with_zeros(schedule: Schedule, stage: Stage, extents: Extents) -> Schedule:
 
 
 def _is_zero_beyond(op: ComputeOp, axis: IterVar, extent: int) -> bool:
-    """Whether conditions of its own make each value zero from the old extent of an axis on."""
+    """Whether an operation's own conditions make each value zero beyond the old extent of an axis."""
     old = extent_or(axis, 0)
     facts = _facts(op.axis).bind_all({axis.var: (const(old, axis.var.dtype), const(extent - old, axis.var.dtype))})
     return all(_is_zero(simplify(e, facts)) for e in op.values)

@@ -26,7 +26,7 @@ from ..schedule import Schedule, Stage
 from .cache_read import with_body
 
 AXIS_SEPARATOR = "axis_separator"
-"""Stands between groups of dimensions that lie in one dimension of memory; here memory has one dimension."""
+"""Separates groups of dimensions that share a dimension of memory; here memory has one dimension."""
 
 
 def indices_of(schedule: Schedule, stage: Stage, mapping: Any) -> tuple[Expr, ...]:

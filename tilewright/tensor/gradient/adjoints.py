@@ -122,7 +122,7 @@ def _depending(order: Sequence[Operation], wanted: Sequence[Tensor]) -> set[Oper
 
 
 def _total(tensor: Tensor, parts: list[Tensor], own: Adjoint | None, prefix: tuple[Expr, ...]) -> Adjoint | None:
-    """The sum of a tensor's contributions; `own` is its own as the output."""
+    """The sum of a tensor's contributions; `own` is the contribution of the output itself."""
     if not parts:
         return own
     if own is not None:
@@ -205,7 +205,7 @@ def _kind(op: Operation) -> str:
 
 
 def _contribution(op: ComputeOp, body: Expr, adjoint: Adjoint, load: Load, read: Tensor) -> Tensor | None:
-    """The contribution to `read` through one of the places at which an operation reads it; None if there is none."""
+    """The contribution to `read` through one read of an operation; None if there is no contribution."""
     if isinstance(body, Reduce) and not adds(body.combiner):
         if body.init:
             raise UserError(
@@ -353,7 +353,7 @@ def _under(conditions: list[Expr], slope: Part, e: Expr, values: dict[Any, Expr]
 
 
 def _with_slopes(combiner: CommReducer) -> CommReducer:
-    """The reducer of values together with slopes: that of the values, and its derivative along them."""
+    """The reducer of values with slopes: the reducer of the values, and its derivative along the slopes."""
 
     def twins(given: tuple[Var, ...]) -> tuple[Var, ...]:
         return tuple(Var(f"{v.name}.slope", v.dtype if v.dtype.is_float else "float32") for v in given)

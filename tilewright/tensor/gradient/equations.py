@@ -41,7 +41,7 @@ class Equation(NamedTuple):
 
 @dataclass
 class Solution:
-    """The values of unknowns that are determined, the conditions under which there are some, and the other unknowns."""
+    """The values of determined unknowns, the conditions for a solution to exist, and the other unknowns."""
 
     values: dict[Var, Expr] = field(default_factory=dict)
     conditions: list[Expr] = field(default_factory=list)
@@ -117,7 +117,7 @@ class _Solver:
         return subtract(cast(dtype, equation.wanted), cast(dtype, rest))
 
     def _determine(self, var: Var, value: Expr, within: int | None = None) -> None:
-        """Put a value in the place of an unknown, which is in its range; it is known to be `within` a number from 0."""
+        """Replace an unknown by a value in its range. The value is known to be at most `within` from 0."""
         value, found = simplify(value, self.facts), self.found
         span = found.free.pop(var)
         if within is None:
@@ -130,7 +130,7 @@ class _Solver:
 
 
 def _digits(e: Expr, unknowns: Mapping[Var, Range], facts: Facts) -> list[tuple[Var, int]]:
-    """The unknowns of an expression and their factors, the largest first, if each value has one choice of them."""
+    """The unknowns of an expression and their factors, largest first, if each value determines the unknowns."""
     found = [(var, _factor(e, var, facts)) for var in variables(e) if var in unknowns]
     found.sort(key=lambda pair: -pair[1])
     spans = [unknowns[var] for var, _ in found]
@@ -149,7 +149,7 @@ def _facts(ranges: Mapping[Var, Range]) -> Facts:
 
 
 def _best(equations: list[Equation], unknowns: Mapping[Var, Range], facts: Facts) -> tuple[int, Var, int] | None:
-    """The equation and the unknown to solve it for: one of the most values, of these one with the factor 1."""
+    """The equation and the unknown to solve it for: an unknown with the most values, preferably with factor 1."""
     choices = []
     for position, equation in enumerate(equations):
         for var in variables(equation.read):

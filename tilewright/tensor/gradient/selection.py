@@ -55,7 +55,7 @@ def selected(part: Tensor) -> Tensor:
 
 
 def _is_shift(indices: tuple[Expr, ...], axes: Sequence[IterVar]) -> bool:
-    """Whether indices are the axes, each of them once, plus constants; axes of one element may be left out."""
+    """Whether indices are all axes, each axis once, plus constants; axes of one element may be missing."""
     used = [variables(i) for i in indices]
     found = [var for each in used for var in each]
     whole = {a.var for a in axes if a.dom is None or not (isinstance(a.dom.extent, IntImm) and a.dom.extent.value == 1)}
