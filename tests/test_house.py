@@ -21,6 +21,8 @@ TABLES = "core/other_paths core/refusals core/views compat/legacy/spellings runt
 ENUMERATIONS = ("codegen/llvm/float32", "functional/programs/cuda_kernels", "functional/programs/launcher")
 ENUMERATIONS += ("report/inline_svg", "runtime/cuda_driver", "runtime/orc", "schedule/stage_view")
 """Files with rows of numbers that belong together: codes of an interface, sides of a frame, parts of a constant."""
+SHORT_BODY = 42
+"""Characters of a function that may stand in several files."""
 ERRORS = ("UserError", "UserTypeError", "UserAttributeError", "AbsentDeviceError")
 
 
@@ -37,6 +39,7 @@ class File(NamedTuple):
     unfixed: list[int]
     hidden: list[int]
     rows: list[int]
+    bodies: dict[str, int]
 
     def at(self, lines: Iterable[int]) -> list[str]:
         """`file:line` of each line."""
@@ -51,9 +54,10 @@ def files() -> list[File]:
 
 def _read(path: Path) -> File:
     text = path.read_text(encoding="utf-8")
-    module = ast.parse(text, str(path))
+    module, lines = ast.parse(text, str(path)), text.splitlines()
     stars, bare, asserts, unfixed, hidden = [], [], [], [], []
     rows = [node.lineno for node in module.body if isinstance(node, ast.Assign) and _is_row_of_numbers(node)]
+    functions = [node for node in module.body if isinstance(node, ast.FunctionDef)]
     for node in ast.walk(module):
         if isinstance(node, ast.ImportFrom) and any(name.name == "*" for name in node.names):
             stars.append(node.lineno)
@@ -68,8 +72,8 @@ def _read(path: Path) -> File:
             hidden += [node.lineno] if name.startswith((".", "tilewright")) else []
     classes = [node.name for node in module.body if isinstance(node, ast.ClassDef) and node.name[0] != "_"]
     return File(
-        path, len(text.splitlines()), bool(ast.get_docstring(module)),
-        classes, stars, bare, asserts, unfixed, hidden, rows,
+        path, len(lines), bool(ast.get_docstring(module)), classes, stars, bare, asserts, unfixed, hidden, rows,
+        {_body(node, lines): node.lineno for node in functions},
     )  # fmt: skip
 
 
@@ -79,6 +83,11 @@ def _is_row_of_numbers(node: ast.Assign) -> bool:
     values = node.value.elts if isinstance(node.value, ast.Tuple) else []
     numbers = [v for v in values if isinstance(v, ast.Tuple) or isinstance(getattr(v, "value", ""), (int, float))]
     return bool(numbers) and any(isinstance(name, ast.Name) and name.id.startswith("_") for name in names)
+
+
+def _body(function: ast.FunctionDef, lines: list[str]) -> str:
+    first, end = function.body[ast.get_docstring(function) is not None :][:1], function.end_lineno
+    return "\n".join(lines[first[0].lineno - 1 : end]) if first else ""
 
 
 def test_files_are_short() -> None:
@@ -99,6 +108,16 @@ def test_a_class_name_stands_for_one_thing() -> None:
         for name in file.classes if path.parts[0] != "compat" else ():
             found.setdefault(name, []).append(path.as_posix())
     assert {name: paths for name, paths in found.items() if len(paths) > 1} == {}
+
+
+def test_functions_of_one_text_stand_once() -> None:
+    """Private names are a file's own: the same text with them may mean something else."""
+    found: dict[str, list[str]] = {}
+    for file in files():
+        for body, line in file.bodies.items():
+            if len(body) > SHORT_BODY and not re.search(r"\b_\w", body):
+                found.setdefault(body, []).extend(file.at([line]))
+    assert not (several := [places for places in found.values() if len(places) > 1]), f"share one: {several}"
 
 
 def test_no_star_imports() -> None:
@@ -148,7 +167,7 @@ def test_rules_see_what_they_forbid(tmp_path: Path) -> None:
     with path.open("a", encoding="utf-8") as file:
         file.write("import_module('os')\nimport_module('.a', __package__)\nimport_module(f'tilewright.{a}')\n")
         file.write("_A, _B = 1, 'text'\n_C, _D = 'a', 'b'\n_E, _F = [], (1, 2)\n")
-    assert _read(path) == File(path, 11, False, [], [1], [4], [3], [5], [7, 8], [9, 11])
+    assert _read(path) == File(path, 11, False, [], [1], [4], [3], [5], [7, 8], [9, 11], {})
 
 
 def test_importing_tilewright_loads_nothing_heavy() -> None:

@@ -9,8 +9,8 @@ from typing import NamedTuple
 from ..arith.simplify import simplify
 from ..core.target import Target
 from ..expr import nodes as n
-from ..expr.nodes import Expr, IntImm
-from ..expr.operators import as_expr
+from ..expr.nodes import IntImm
+from ..expr.operators import as_expr, is_const
 from ..expr.traverse import loads, post_order, rewrite, substitute, uses_any, variables
 from ..tensor.axis import IterVar
 from ..tensor.reduction import Reduce, adds_from_zero
@@ -52,7 +52,7 @@ def product_of(
     plain = isinstance(body, Reduce) and len(op.body) == 1 and not body.init and not body.ends
     if not plain or not isinstance(body, Reduce) or body.condition is not n.TRUE or len(reads) != 2:
         return None
-    if any(known(axis) is None or axis.dom is None or not _is_zero(axis.dom.min) for axis in op.loop_axes):
+    if any(known(axis) is None or axis.dom is None or not is_const(axis.dom.min, 0) for axis in op.loop_axes):
         return None
     used = [set(variables(*read.indices)) for read in reads]
     if any(loads(*read.indices) for read in reads) or _uses_axes_elsewhere(body, op):
@@ -88,10 +88,6 @@ def product_of(
         places[0], places[1], places[2], period, _run(kernel, places[2]),
     )  # fmt: skip
     return axes, MatrixProduct(made, element, vector)
-
-
-def _is_zero(e: Expr) -> bool:
-    return isinstance(e, IntImm) and e.value == 0
 
 
 def _uses_axes_elsewhere(body: Reduce, op: ComputeOp) -> bool:

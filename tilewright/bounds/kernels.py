@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 from ..core.hardware import ThreadTag
 from ..expr.nodes import Expr
-from .nest import Loop, is_one
+from ..expr.operators import is_const
+from .nest import Loop
 from .stage_bounds import Bounds, StageBounds
 
 
@@ -46,6 +47,6 @@ def index_extents(loops: Iterable[tuple[ThreadTag | None, Expr]]) -> dict[Thread
     """
     found: dict[ThreadTag, Expr] = {}
     for tag, extent in loops:
-        if tag is not None and tag.is_hardware and (tag not in found or is_one(found[tag])):
+        if tag is not None and tag.is_hardware and (tag not in found or is_const(found[tag], 1)):
             found[tag] = extent
     return found

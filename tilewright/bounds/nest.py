@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Container, Mapping
 
 from ..arith.facts import Facts
-from ..expr.nodes import Expr, IntImm, Var
-from ..expr.operators import cast, const
+from ..expr.nodes import Expr, Var
+from ..expr.operators import cast, const, is_const
 from ..expr.traverse import substitute
 from ..schedule.guarded_reads import guarded_axes, guarded_value
 from ..schedule.schedule import At, Schedule, Stage
@@ -66,7 +66,7 @@ def axis_values(
     """
     values: dict[IterVar, Expr] = {}
     for loop in stage.loops:
-        single = loop.axis in stage.private or (loop.thread is None and is_one(ranges[loop.axis].extent))
+        single = loop.axis in stage.private or (loop.thread is None and is_const(ranges[loop.axis].extent, 1))
         value: Expr = const(0, loop.var.dtype) if single else loop.var
         values[loop.axis] = value + ranges[loop.axis].min
     for relation in reversed(stage.relations):
@@ -102,8 +102,3 @@ def index_values(
         return lambda index: substitute(index, roots)
     above = axis_values(stage, ranges, alone | {axis: axis.var for axis in below})
     return lambda index: guarded_value(index, stage, above, below, ranges, facts)
-
-
-def is_one(e: Expr) -> bool:
-    """Whether e is the constant 1."""
-    return isinstance(e, IntImm) and e.value == 1

@@ -8,11 +8,11 @@ from math import prod
 
 from ..arith.region import extremes
 from ..arith.simplify import simplify
-from ..bounds.nest import Loop, is_one
+from ..bounds.nest import Loop
 from ..bounds.stage_bounds import Bounds, StageBounds
 from ..core.hardware import LoopKind, MemoryScope
 from ..expr.nodes import Expr, IntImm, Var
-from ..expr.operators import add, const, subtract
+from ..expr.operators import add, const, is_const, subtract
 from ..expr.printer import ExprPrinter
 from ..expr.traverse import variables
 from ..schedule.schedule import At, Schedule
@@ -105,7 +105,7 @@ def loop_tree(schedule: Schedule, bounds: Bounds) -> list[TreeNode]:
 
 def _is_hidden(found: StageBounds, loop: Loop) -> bool:
     """Whether a loop runs once and is not shown."""
-    return loop.thread is None and is_one(found.ranges[loop.axis].extent)
+    return loop.thread is None and is_const(found.ranges[loop.axis].extent, 1)
 
 
 def _node(found: StageBounds, loop: Loop | None, fixed: Sequence[Loop], depth: int) -> TreeNode:

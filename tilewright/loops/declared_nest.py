@@ -12,8 +12,9 @@ from ..expr import nodes as n
 from ..expr.operators import add, all_of, const, equal, floormod, subtract
 from ..expr.traverse import rewrite, substitute, uses_any
 from ..schedule.legality import names
+from ..schedule.tensor_intrin import refuse
 from ..tensor.axis import AxisKind, IterVar
-from .match_declared import Box, BufferRegion, Matcher, assign, axis_terms, refuse, sizes_of
+from .match_declared import Box, BufferRegion, Matcher, assign, axis_terms, sizes_of
 from .nodes import Buffer, If, Stmt, Store
 from .stage_nest import NestContext, StageNest
 

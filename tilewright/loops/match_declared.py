@@ -14,11 +14,10 @@ from typing import Any, NoReturn
 
 from ..arith.facts import Facts
 from ..arith.simplify import prove_equal, simplify
-from ..core.errors import UserError
 from ..expr import nodes as n
 from ..expr.operators import as_expr, cast, const, subtract
 from ..expr.traverse import substitute, uses_any
-from ..schedule.tensor_intrin import TensorIntrin
+from ..schedule.tensor_intrin import TensorIntrin, refuse
 from ..tensor.axis import IterVar
 from ..tensor.reduction import Reduce
 from ..tensor.tensor import ComputeOp, Tensor
@@ -26,11 +25,6 @@ from .storage import Buffer
 
 Sizes = dict[n.Var, n.Expr]
 _COMMUTE = (n.Add, n.Mul, n.Min, n.Max, n.And, n.Or, n.EQ, n.NE)
-
-
-def refuse(what: str, fix: str) -> NoReturn:
-    """Raise the error of the loops that an intrinsic should replace."""
-    raise UserError(what, primitive="tensorize", fix=fix)
 
 
 @dataclass(frozen=True)

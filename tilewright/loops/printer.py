@@ -14,8 +14,9 @@ from typing import Any
 
 from ..core.hardware import LoopKind, MemoryScope
 from ..core.recursion import deep
-from ..expr.nodes import Expr, IntImm, Load, SizeVar, Var
+from ..expr.nodes import Expr, Load, SizeVar, Var
 from ..expr.operand import TEXT
+from ..expr.operators import is_const
 from ..expr.printer import ExprPrinter
 from ..expr.traverse import post_order, variables
 from . import nodes as n
@@ -105,7 +106,7 @@ class _FunctionPrinter:
         layout = ""
         if param.layout.given is not None:
             strides = ", ".join(self.printer(e) for e in param.layout.given)
-            start = "" if _is_zero(param.layout.start) else f", elem_offset={self.printer(param.layout.start)}"
+            start = "" if is_const(param.layout.start, 0) else f", elem_offset={self.printer(param.layout.start)}"
             layout = f", strides=({strides}{',' * (len(param.shape) == 1)}){start}"
         return f'{name}: T.Buffer({self._shape(param)}, "{param.dtype}"{layout})'
 
@@ -215,8 +216,8 @@ class _FunctionPrinter:
             if len(nest) > 1:
                 self._line(level, f"for {', '.join(names)} in T.grid({', '.join(extents)}):")
             else:
-                first = "" if _is_zero(stmt.min) else f"{self.printer(stmt.min)}, "
-                last = extents[0] if _is_zero(stmt.min) else self.printer(stmt.min + stmt.extent)
+                first = "" if is_const(stmt.min, 0) else f"{self.printer(stmt.min)}, "
+                last = extents[0] if is_const(stmt.min, 0) else self.printer(stmt.min + stmt.extent)
                 self._line(level, f"for {names[0]} in {_KINDS.get(stmt.kind, 'range')}({first}{last}):")
             self._tail(nest[-1].body, level + 1)
 
@@ -225,7 +226,7 @@ class _FunctionPrinter:
         inner = loop.body
         if not isinstance(inner, n.For) or self.views.at.get(inner):
             return False
-        plain = all(f.kind is LoopKind.SERIAL and f.thread is None and _is_zero(f.min) for f in (loop, inner))
+        plain = all(f.kind is LoopKind.SERIAL and f.thread is None and is_const(f.min, 0) for f in (loop, inner))
         return plain and loop.var not in variables(inner.extent)
 
     def _launch(self, stmt: n.Launch, level: int) -> None:
@@ -334,10 +335,6 @@ def _identifier(name: str) -> str:
     """Return a name as a Python identifier, at full length and with its own letters."""
     made = re.sub(r"\W", "_", name)
     return made if made[:1].isidentifier() else f"v{made}"
-
-
-def _is_zero(e: Expr) -> bool:
-    return isinstance(e, IntImm) and e.value == 0
 
 
 TEXT[n.Stmt], TEXT[n.Function], TEXT[n.Program] = show_statement, show_function, show_program

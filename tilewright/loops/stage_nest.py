@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from ..arith.simplify import prove, simplify
 from ..bounds.guards import domain_guards, relation_guards
 from ..bounds.infer import Bounds, StageBounds, bounds_of_first_values
-from ..bounds.nest import Loop, index_values, is_one
+from ..bounds.nest import Loop, index_values
 from ..core.errors import UserError
 from ..core.hardware import LoopKind
 from ..expr.nodes import Expr, IntImm, Load, Var
@@ -64,7 +64,7 @@ def one_loop(found: StageBounds, loop: Loop, var: Var, body: Stmt, bound: frozen
         if loop.var in bound:
             return body
         return For(var, const(0, var.dtype), extent, LoopKind.THREAD, loop.tag, annotation.pragmas, body)
-    if is_one(extent) and not annotation.pragmas:
+    if is_const(extent, 1) and not annotation.pragmas:
         return body
     return For(var, const(0, var.dtype), extent, annotation.kind, None, annotation.pragmas, body)
 

@@ -11,11 +11,10 @@ from __future__ import annotations
 from typing import Any
 
 from ..bounds.kernels import index_extents
-from ..bounds.nest import is_one
 from ..core.errors import Suspect, UserError
 from ..core.hardware import LoopKind, ThreadTag
 from ..expr.nodes import Expr
-from ..expr.operators import const
+from ..expr.operators import const, is_const
 from ..expr.traverse import substitute
 from .nodes import For, Let, Stmt, Store, is_exchange, map_statements
 from .walk import statements
@@ -64,11 +63,11 @@ def _widened(kernel: Stmt, extents: dict[ThreadTag, Expr]) -> Stmt:
 
     def visit(stmt: Stmt) -> Stmt:
         made = map_statements(stmt, visit)
-        if not isinstance(made, For) or made.thread not in extents or not is_one(made.extent) or _exchanges(made):
+        if not isinstance(made, For) or made.thread not in extents or not is_const(made.extent, 1) or _exchanges(made):
             return made
         assert made.thread is not None
         extent = extents[made.thread]
-        if is_one(extent):
+        if is_const(extent, 1):
             return made
         body: Stmt = substitute(made.body, {made.var: const(0, made.var.dtype)})
         return For(made.var, made.min, extent, made.kind, made.thread, made.pragmas, body)

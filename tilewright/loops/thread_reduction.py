@@ -16,11 +16,11 @@ from __future__ import annotations
 from functools import cached_property
 
 from ..arith.simplify import prove
-from ..bounds.nest import Loop, is_one
+from ..bounds.nest import Loop
 from ..core.errors import UserError
 from ..core.hardware import LoopKind, MemoryScope
 from ..expr.nodes import Expr, Load, Var
-from ..expr.operators import all_of, const, equal, if_then_else
+from ..expr.operators import all_of, const, equal, if_then_else, is_const
 from ..expr.traverse import variables
 from ..tensor.axis import AxisKind
 from ..tensor.partial_results import check_parts
@@ -96,7 +96,7 @@ class ThreadReductionNest(StageNest):
                 )
 
     def _is_single(self, loop: Loop) -> bool:
-        return is_one(self.found.ranges[loop.axis].extent)
+        return is_const(self.found.ranges[loop.axis].extent, 1)
 
     def _around(self, depth: int, bound: frozenset[Var]) -> Stmt:
         """The loops outside of the exchange: the loops before the serial reduction, and all threads."""

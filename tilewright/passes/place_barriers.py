@@ -25,7 +25,7 @@ from ..core.hardware import MemoryScope
 from ..core.options import Options
 from ..core.target import Target
 from ..expr.nodes import Expr, IntImm
-from ..expr.operators import const, logical_not
+from ..expr.operators import const, is_const, logical_not
 from ..expr.traverse import loads, substitute
 from ..loops import uses
 from ..loops.dataflow import NONE, Access, Accesses, AccessFinder, Actors, Scene, first_dependence
@@ -75,7 +75,7 @@ def place_barriers(function: Function, target: Target, options: Options) -> Func
 
 
 def _with_barriers(stmt: Launch) -> Launch:
-    several = [(var, e) for tag, var, e in stmt.threads if tag.is_thread and not _is_one(e)]
+    several = [(var, e) for tag, var, e in stmt.threads if tag.is_thread and not is_const(e, 1)]
     if not several:
         return stmt
     facts = EMPTY.bind_all({var: (const(0, var.dtype), extent) for _, var, extent in stmt.threads})
@@ -264,7 +264,3 @@ class _Placer:
 def _conflict(before: Accesses, after: Accesses, scene: Scene, step: LoopDistance | None = None) -> bool:
     """Return whether a barrier must separate accesses: one thread could see another's access too early or too late."""
     return first_dependence(before, after, scene, Actors.SEVERAL_THREADS, step) is not None
-
-
-def _is_one(extent: Expr) -> bool:
-    return isinstance(extent, IntImm) and extent.value == 1

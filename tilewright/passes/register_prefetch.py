@@ -187,7 +187,7 @@ class _Held:
             place: Expr = const(0, "int32")
             for loop in loops:
                 place = add(multiply(place, loop.extent), subtract(loop.var, loop.min))
-                count *= _constant(loop.extent)
+                count *= int(loop.extent)  # a constant, as of all fills
             start = sizes.get(stmt.buffer, 0)
             place = add(multiply(place, lanes), start)
             self._places[stmt] = place if lanes == 1 else Ramp(place, const(1, place.dtype), lanes)
@@ -223,10 +223,6 @@ class _Held:
         for array in self._arrays.values():
             body = Allocate(array, body)
         return body
-
-
-def _constant(extent: Expr) -> int:
-    return extent.value if isinstance(extent, IntImm) else 0
 
 
 def _renamed(stmt: Stmt) -> Stmt:

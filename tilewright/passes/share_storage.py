@@ -20,7 +20,7 @@ from ..core.hardware import MemoryScope
 from ..core.options import Options
 from ..core.target import Target
 from ..expr.nodes import Expr, IntImm, Load, Var
-from ..expr.operators import const
+from ..expr.operators import const, is_const
 from ..loops import uses
 from ..loops.liveness import Liveness, heads, without_lifetimes
 from ..loops.nodes import (
@@ -53,15 +53,11 @@ def share_storage(function: Function, target: Target, options: Options) -> Funct
     memory = target.hardware.memory(MemoryScope.SHARED)
 
     def visit(stmt: Launch) -> Launch:
-        threads = frozenset(var for tag, var, extent in stmt.threads if tag.is_thread and not _is_one(extent))
+        threads = frozenset(var for tag, var, extent in stmt.threads if tag.is_thread and not is_const(extent, 1))
         # One thread gets no barriers, and without them compilers move accesses of different types past each other.
         return stmt.with_body(_kernel(stmt.body, threads, memory.alignment if threads else None))
 
     return map_kernels(function, visit)
-
-
-def _is_one(extent: Expr) -> bool:
-    return isinstance(extent, IntImm) and extent.value == 1
 
 
 def _kernel(body: Stmt, threads: frozenset[Var], alignment: int | None) -> Stmt:

@@ -14,9 +14,9 @@ from ..core.hardware import WarpMemory
 from ..expr.nodes import Load
 from ..schedule.legality import names
 from ..schedule.schedule import Stage
+from ..schedule.tensor_intrin import refuse
 from ..tensor.axis import IterVar
 from .banks import bank_ways
-from .contraction import refuse
 
 Axes = tuple[IterVar, ...]
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from math import prod
-from typing import NoReturn
 
 from ..arith.affine import Affine
 from ..arith.simplify import simplify
@@ -16,7 +15,6 @@ from ..bounds.infer import Bounds, StageBounds
 from ..bounds.nest import index_values
 from ..bounds.stage_bounds import StageContraction
 from ..core.atoms import Atom
-from ..core.errors import UserError
 from ..core.hardware import MemoryScope
 from ..core.target import Target
 from ..expr.nodes import TRUE, Cast, Expr, IntImm, Load, Mul, Var
@@ -24,16 +22,12 @@ from ..expr.operators import cast, const, subtract
 from ..expr.traverse import substitute, uses_any
 from ..schedule.legality import names
 from ..schedule.schedule import At, Schedule, Stage
+from ..schedule.tensor_intrin import refuse
 from ..tensor.axis import AxisKind, IterVar
 from ..tensor.reduction import Reduce, adds
 from ..tensor.tensor import Tensor
 
 NO_DIGITS: Mapping[Var, Expr] = {}
-
-
-def refuse(what: str, fix: str) -> NoReturn:
-    """Raise UserError for a tensorized stage."""
-    raise UserError(what, primitive="tensorize", fix=fix)
 
 
 def extent(found: StageBounds, axis: IterVar) -> int:

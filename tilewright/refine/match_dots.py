@@ -16,8 +16,9 @@ from ..core.target import Target
 from ..expr.nodes import Expr, IntImm, Known, Load, Var
 from ..expr.traverse import substitute
 from ..schedule.schedule import Schedule, Stage
+from ..schedule.tensor_intrin import refuse
 from ..tensor.tensor import Tensor
-from .contraction import check_hardware, extent, local_indices, refuse
+from .contraction import check_hardware, extent, local_indices
 
 
 def match_dot(

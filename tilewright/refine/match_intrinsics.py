@@ -22,10 +22,11 @@ from ..expr.traverse import loads as loads_in
 from ..schedule.legality import names
 from ..schedule.relations import Split
 from ..schedule.schedule import AxisAnnotations, Schedule, Stage
+from ..schedule.tensor_intrin import refuse
 from ..tensor.axis import AxisKind, IterVar
 from ..tensor.tensor import Tensor
 from .conflicts import Demands
-from .contraction import check_hardware, contraction, extent, local_indices, refuse
+from .contraction import check_hardware, contraction, extent, local_indices
 from .match_dots import match_dot
 from .match_warpgroups import match_warpgroup
 from .new_axes import NewAxes

@@ -21,9 +21,10 @@ from ..core.hardware import SWIZZLE_LINE, MemoryScope, ThreadTag
 from ..expr.nodes import Expr, IntImm, Load, Var
 from ..schedule.legality import names
 from ..schedule.schedule import Schedule
+from ..schedule.tensor_intrin import refuse
 from ..tensor.axis import IterVar
 from ..tensor.tensor import Tensor
-from .contraction import extent, local_indices, refuse
+from .contraction import extent, local_indices
 
 _GROUP_ROWS = 8
 """The rows of one period of the swizzle: a tile begins at a multiple of this number."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
+from ..core.errors import UserError
 from ..tensor.intrinsic_call import IntrinsicCall, call_intrinsic
 from ..tensor.tensor import Operation, Tensor
 
@@ -58,3 +59,8 @@ class TensorIntrin:
 
     def __repr__(self) -> str:
         return f"TensorIntrin({self.name})"
+
+
+def refuse(what: str, fix: str) -> NoReturn:
+    """Raise UserError for loops that an intrinsic or a matrix instruction cannot replace."""
+    raise UserError(what, primitive="tensorize", fix=fix)
