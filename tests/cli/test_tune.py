@@ -73,7 +73,8 @@ def test_the_summary_has_the_best_in_words_and_beside_its_rivals(tuned):
         r"^5 trials in [\d.]+ s, [\d.]+ s of it measuring; 0 configurations refused without measuring$", text, re.M
     )
     assert re.search(
-        r"^best: [\d.]+ GFLOPS, [\d.]+ [µm]s, index \d+(?:, the default configuration)?\n  tile +304 = \d+ × \d+ × \d+\n",
+        r"^best: [\d.]+ GFLOPS, [\d.]+ [µm]s, index \d+(?:, the default configuration)?\n"
+        r"  tile +304 = \d+ × \d+ × \d+\n",
         text,
         re.M,
     )
