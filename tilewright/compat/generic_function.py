@@ -12,7 +12,7 @@ _NAMED: dict[str, GenericFunc] = {}
 
 
 class GenericFunc:
-    """A function that calls its form for the first of the current target's keys that has one, else its default."""
+    """A function with forms per target: it calls the form of the first target key that has a form, else the default."""
 
     def __init__(self, name: str, default: Callable[..., Any] | None = None) -> None:
         self.name = name
@@ -59,7 +59,7 @@ class GenericFunc:
         return add if func is None else add(func)
 
     def set_default(self, func: Callable[..., Any], allow_override: bool = False) -> None:
-        """Set the form for all other targets, and if there is no current one."""
+        """Set the form for all other targets, and for calls without a current target."""
         if self._default is not None and not allow_override:
             raise UserError(
                 f"the function {self.name!r} has a default already",
@@ -79,7 +79,7 @@ def generic_func(fdefault: Callable[..., Any]) -> GenericFunc:
 
 
 def override_native_generic_func(func_name: str) -> Callable[[Callable[..., Any]], GenericFunc]:
-    """Make a function generic, and known by a name; it takes the place of another one of that name."""
+    """Make a function generic, and register it under a name, in place of an earlier function with that name."""
 
     def decorate(fdefault: Callable[..., Any]) -> GenericFunc:
         made = _NAMED[func_name] = GenericFunc(func_name, fdefault)

@@ -45,7 +45,7 @@ def post_order_visit(stmt: Any, fvisit: Visit) -> None:
 
 
 def pre_order_visit(stmt: Any, fvisit: Visit) -> None:
-    """Call `fvisit` with each distinct node, before its children; if it returns False, they are skipped."""
+    """Call `fvisit` with each distinct node, before its children; if the result is False, the children are skipped."""
     seen: set[Any] = set()
     stack = [_root(stmt, "pre_order_visit")]
     while stack:

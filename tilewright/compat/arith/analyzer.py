@@ -109,7 +109,7 @@ class Analyzer:
             self._facts = facts_of({bound: held}, self._facts)
 
     def _forget(self, var: Var) -> None:
-        """Drop the facts about a variable, alone and together with others."""
+        """Drop all facts about a variable, including facts that relate it to other variables."""
         known = self._facts
         self._facts = EMPTY.bind_all({v: held for v, held in known.ranges.items() if v is not var})
         for each in known.conditions:
@@ -144,7 +144,7 @@ class Analyzer:
         return ConstIntBound(least, most)
 
     def modular_set(self, expr: Any) -> ModularSet:
-        """Return `coeff` and `base` such that an integer expression is coeff * k + base for some whole k."""
+        """Return `coeff` and `base` such that an integer expression is coeff * k + base for some integer k."""
         e = self._integer(expr, "modular_set")
         found = residues(e, self._facts)
         simpler = residues(simplify(e, self._facts), self._facts)

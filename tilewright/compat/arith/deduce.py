@@ -75,7 +75,7 @@ def _deduced(search: _Search, test: n.Compare) -> IntervalSet:
     if isinstance(test, n.EQ):
         rest = const(0, gap.dtype) if is_index(gap.dtype) else test.b if gap is test.a else test.a
         return _both(search.at_least(gap, rest), search.at_most(gap, rest), search.facts)
-    if alone:  # a quotient or a max as it is written
+    if alone:  # a quotient or a max in its written form
         gap, rest = (test.a, test.b) if uses_any(test.a, [target]) else (test.b, test.a)
         greater = isinstance(test, (n.GT, n.GE)) is (gap is test.a)
     else:
@@ -89,7 +89,7 @@ def _deduced(search: _Search, test: n.Compare) -> IntervalSet:
 
 
 def _both(a: IntervalSet, b: IntervalSet, facts: Facts) -> IntervalSet:
-    """The intersection of two sets; each end comes from one of them."""
+    """The intersection of two sets; each end is an end of one of the sets."""
     if a.is_nothing() or b.is_nothing():
         return NOTHING
     ends = []
@@ -102,7 +102,7 @@ def _both(a: IntervalSet, b: IntervalSet, facts: Facts) -> IntervalSet:
 
 
 class _Search:
-    """Ends for one variable under facts about others."""
+    """Finds ends for a variable under facts about other variables."""
 
     def __init__(self, target: Var, relaxed: Mapping[Var, IntervalSet], facts: Facts) -> None:
         self.target = target

@@ -94,7 +94,7 @@ class IntervalSet(IntSet):
 
     @property
     def is_bounded(self) -> bool:
-        """Whether both ends are there."""
+        """Whether both ends are finite."""
         return self.min_value not in INFINITIES and self.max_value not in INFINITIES
 
     def __eq__(self, other: object) -> bool:

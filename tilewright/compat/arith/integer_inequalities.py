@@ -81,7 +81,7 @@ def solve_linear_inequalities(
 
 
 def _span(v: Var, held: _Bounds, facts: Facts, src: IntConstraints) -> tuple[Range | None, list[Expr]]:
-    """The range of a variable, by the ranges of the later ones; and its other bounds as relations."""
+    """The range of a variable, by the ranges of later variables; and its other bounds as relations."""
     low, high = ([simplify(end, facts) for end in dict.fromkeys(ends)] for ends in (held.low, held.high))
     gaps = [(a, b, simplify(add(subtract(b, a), 1), facts)) for a, b in product(low, high)]
     most = {gap: bounds(gap, facts)[1] for _, _, gap in gaps}
@@ -118,7 +118,7 @@ def _joined(ends: list[Expr], pick: Any, facts: Facts) -> Expr | None:
 
 
 def _eliminated(src: IntConstraints) -> tuple[dict[Var, _Bounds], list[Expr]]:
-    """For each variable, its bounds in terms of later ones and of parameters; and conditions on parameters alone."""
+    """The bounds of each variable in terms of later variables and parameters, and conditions on parameters alone."""
     facts = known_of_parameters(src)
     forms = _forms(src, facts)
     found: dict[Var, _Bounds] = {}
@@ -185,7 +185,7 @@ def _deskewed(src: IntConstraints, dst: IntConstraints) -> IntConstraintsTransfo
     to_src: dict[Var, Expr] = {}
     to_dst: dict[Var, Expr] = {}
     ranges: dict[Var, Range] = {v: r for v, r in dst.ranges.items() if v not in dst.variables}
-    for v in reversed(dst.variables):  # the last one's range uses none of the others
+    for v in reversed(dst.variables):  # the last variable's range uses no other variable
         held = dst.ranges.get(v)
         if held is None:
             made, low = Var(f"{v.name}_shifted", v.dtype), const(0, v.dtype)

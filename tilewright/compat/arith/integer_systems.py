@@ -51,7 +51,7 @@ class IntConstraints:
 
 
 class IntConstraintsTransform:
-    """The same values by other variables: each of `src` is an expression of `dst`, and vice versa."""
+    """A change of variables: each variable of `src` is an expression of `dst`, and vice versa."""
 
     __slots__ = ("dst", "dst_to_src", "src", "src_to_dst")
 

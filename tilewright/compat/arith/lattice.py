@@ -28,7 +28,7 @@ def _factored(outer: Any, inner: Any) -> list[Rule]:
 
 
 def _joined(kind: Any, choice: Any) -> Rule:
-    """Two choices by one condition are one choice."""
+    """The rule that joins two choices by the same condition to one choice."""
     return rule(
         match(kind, match(choice, c, u, v), match(choice, c, w, x)),
         lambda c, u, v, w, x: choice(c, kind(u, w), kind(v, x)),

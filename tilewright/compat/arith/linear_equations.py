@@ -47,7 +47,7 @@ def detect_linear_equation(expr: Any, var_list: Any) -> list[Expr]:
 
 
 def _conjuncts(cond: Expr) -> list[Expr]:
-    """The comparisons that all have to hold; other conditions stay as they are."""
+    """The comparisons that must all hold; other conditions stay as they are."""
     if isinstance(cond, n.And):
         return [*_conjuncts(cond.a), *_conjuncts(cond.b)]
     if isinstance(cond, n.Not) and isinstance(cond.a, n.Compare):
@@ -75,7 +75,7 @@ def nonnegative_forms(cond: Expr) -> list[Expr] | None:
             forms.append(IntImm(part.value - 1, n.Var("x").dtype))
             continue
         if not isinstance(part, n.Compare) or not is_index(part.a.dtype) or isinstance(part, n.NE):
-            return None  # differences of other integers wrap
+            return None  # differences of other types wrap
         gap = subtract(part.b, part.a)
         if isinstance(part, n.EQ):
             forms += [gap, subtract(part.a, part.b)]

@@ -20,7 +20,7 @@ _MOST_TERMS = 24
 
 
 def without_pairs(form: Affine, facts: Facts) -> Expr | None:
-    """A sum with its first pair of matching terms replaced; None if there is none."""
+    """Return a sum with its first pair of matching terms replaced; None if no terms match."""
     terms = [(a, k) for a, k in form.terms.items() if isinstance(a, tuple(_PAIRS))][:_MOST_TERMS]
     for one, other in combinations(terms, 2):
         for first, second in ((one, other), (other, one)):
@@ -54,7 +54,7 @@ def _both(first: Term, second: Term, facts: Facts) -> Affine | None:
 
 
 def _choices(first: Term, second: Term, facts: Facts) -> Affine | None:
-    """Two choices by one condition are one."""
+    """Join two choices by the same condition to one choice."""
     (one, k), (other, j) = first, second
     if type(one) is not type(other) or one.condition is not other.condition:
         return None

@@ -28,7 +28,7 @@ from .pairs import without_pairs
 
 _MOST_STEPS = 64
 _MOST_NODES = 2000
-"""Larger expressions stay as they are: each step inspects the parts that it may shorten."""
+"""The most nodes of an expression to rearrange: each step inspects all parts that it may shorten."""
 _CHOICES = (n.Min, n.Max, n.Select, n.IfThenElse)
 _TURNED: dict[type, type] = {n.Min: n.Max, n.Max: n.Min}
 
@@ -106,7 +106,7 @@ class _Rearranging:
         return found if weight(found) < weight(old) else None
 
     def sum(self, e: Expr) -> Expr | None:
-        """A sum with the rest of its terms moved into one of its choices."""
+        """Move the other terms of a sum into one of its choices."""
         form = linear(e, self.facts)
         paired = without_pairs(form, self.facts)
         if paired is not None:
@@ -160,7 +160,7 @@ class _Rearranging:
         return made if weight(made) <= weight(e) else None
 
     def comparison(self, e: Any) -> Expr | None:
-        """x - y < 0 as x < y; and a comparison of a minimum or maximum as that of one of its parts."""
+        """Write x - y < 0 as x < y, and a comparison of an extreme as a comparison of one of its parts."""
         for one, other, side in ((e.a, e.b, 0), (e.b, e.a, 1)):
             if isinstance(other, IntImm) and other.value == 0 and isinstance(one, n.Sub):
                 pair = (one.a, one.b) if side == 0 else (one.b, one.a)
@@ -185,7 +185,7 @@ class _Rearranging:
 
 
 def _moved_into(atom: Any, k: int, rest: Affine, first: bool, facts: Facts) -> Expr | None:
-    """k * atom + rest, as a choice among sums, its terms `first` or last; None if these may overflow."""
+    """k * atom + rest as a choice among sums, with the choice's terms `first` or last; None if sums may overflow."""
     is_extreme = isinstance(atom, (n.Min, n.Max))
     values = (atom.a, atom.b) if is_extreme else (atom.true_value, atom.false_value)
     own = [linear(value, facts).scale(k) for value in values]

@@ -132,7 +132,7 @@ class ComputeDAG:
         return State(own, other).schedule(), other.tensors
 
     def _rewritten(self, state: State) -> ComputeDAG | None:
-        """The graph with inputs in the layouts of a state's loops; None if there is no such layout."""
+        """The graph with inputs in the layouts of a state's loops; None if no such layout exists."""
         stages = {op: stage for op, stage in state.loops_of(self.ops).items() if isinstance(op, ComputeOp)}
         layouts: dict[tuple[Operation, Tensor], Layout] = {}
         for op, stage in stages.items():
@@ -153,7 +153,7 @@ class ComputeDAG:
         return made.with_bounds(InferBound(made.schedule()))
 
     def _own(self, state: State) -> State:
-        """The state with its steps on this graph: `state` may belong to an equal graph."""
+        """Return `state` with its steps on this graph, because the state may belong to an equal graph."""
         return state if state.is_of(self) else State(state, self)
 
     def print_python_code_from_state(self, state: State) -> str:

@@ -13,7 +13,7 @@ from .measure_record import load_records, save_records
 
 
 class CostModel:
-    """Holds the measurements that it is given."""
+    """Keeps the measurements passed to it."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         self.inputs: list[MeasureInput] = []

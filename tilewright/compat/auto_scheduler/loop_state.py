@@ -208,7 +208,7 @@ class State:
         return self._loops(stage, self._take("SP", stage, loop, extent, list(lengths), int(inner_to_outer)))
 
     def follow_split(self, stage: Any, iterator: Iterator, src_step_id: int, n_split: int) -> list[Iterator]:
-        """Split a loop like an earlier step, by `n_split` lengths; the last one takes the rest."""
+        """Split a loop like an earlier step, by `n_split` lengths; the last length takes the rest."""
         return self._loops(stage, self._take("FSP", stage, self._loop(stage, iterator), src_step_id, n_split))
 
     def follow_fused_split(
@@ -285,7 +285,7 @@ class State:
         return made
 
     def cache_write(self, stage: Any, scope_name: str) -> Operation:
-        """Compute a stage in other memory first; returns the operation that computes it there."""
+        """Compute a stage in other memory first; returns the operation in that memory."""
         made: Operation = self._take("CHW", stage, scope_name)
         return made
 
@@ -329,4 +329,4 @@ def _iterator(stage: StageHandle, axis: IterVar, ranges: Mapping[IterVar, Range]
 
 
 StateObject = State
-"""A state in the compiler's memory; here it is the state itself."""
+"""The compiler's object of a state in the legacy API; here, the state itself."""

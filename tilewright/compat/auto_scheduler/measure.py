@@ -94,7 +94,7 @@ class MeasureResult:
 
 @dataclass(frozen=True)
 class BuildResult:
-    """A module, or the error of building it; `args` are the tensors of its arguments."""
+    """A module, or the error of its build; `args` are the tensors of its arguments."""
 
     module: Any
     args: Sequence[Tensor]
@@ -178,7 +178,7 @@ class LocalRunner:
 
 
 def recover_measure_input(given: MeasureInput, rebuild_state: bool = False) -> MeasureInput:
-    """Return an input of a file. Its task and its state are whole already."""
+    """Return an input of a file, which already has its complete task and state."""
     return (
         MeasureInput(given.task, State(given.state, given.task.compute_dag), given.record) if rebuild_state else given
     )

@@ -84,7 +84,7 @@ class SearchPolicy:
             callback.callback(self)
 
     def generate_sketches(self, print_for_debug: bool = False) -> list[State]:
-        """Return the schedules that rules make, as states: the script's own rules, if it has any."""
+        """Return the schedules of rules as states: of the script's own rules, if it has such rules."""
         states = self._sketches_of_rules() or self._sketches()
         if print_for_debug:
             print(*states, sep="\n")
@@ -156,7 +156,7 @@ class SearchPolicy:
     def _confirm(
         self, first: State, measure: Callable[[State], MeasureResult], callbacks: Sequence[Any], verbose: int
     ) -> None:
-        """Measure the fastest states again, in turns with the `first` one, which stays unless one is faster."""
+        """Measure the fastest states again, in turns with the `first` state, which stays unless another is faster."""
         running = sorted((s for s, r in self.measured.items() if not r.error_no), key=lambda s: self.measured[s].mean)
         rivals = list(dict.fromkeys([*running[:_CONFIRMED], first]))
         results: dict[State, MeasureResult] = {}

@@ -37,7 +37,7 @@ class NumberedSchedule:
         """The id of the stage that computes a stage in nearer memory, by that stage's id."""
 
     def copy(self) -> NumberedSchedule:
-        """A schedule that has taken the same steps."""
+        """Return a new schedule with the same steps."""
         made = NumberedSchedule(self.schedule.copy(), ())
         made.order, made.steps, made.cached = list(self.order), list(self.steps), dict(self.cached)
         return made

@@ -104,7 +104,7 @@ def _parts(workload_key: str) -> list[Any]:
 
 
 def tensors_of(made: Any) -> list[Tensor]:
-    """The tensors that a function has returned, or that are given in its place."""
+    """The tensors that a function has returned, or that were given instead of a function."""
     found: Sequence[Any] = list(made) if isinstance(made, (list, tuple)) else [made]
     if not found or not all(isinstance(tensor, Tensor) for tensor in found):
         raise UserError(

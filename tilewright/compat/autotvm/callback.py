@@ -140,7 +140,7 @@ class ProgressBar:
 
     def __call__(self, tuner: Any, inputs: Sequence[MeasureInput], results: Sequence[MeasureResult]) -> None:
         self.count += len(inputs)
-        if logger.isEnabledFor(logging.DEBUG) or sys.stdout is None:  # each trial has its own line, or nobody looks
+        if logger.isEnabledFor(logging.DEBUG) or sys.stdout is None:  # trials have their own lines, or no output
             return
         rates = [flops_of(inp.task.flop, result) for inp, result in zip(inputs, results, strict=True)]
         sys.stdout.write(

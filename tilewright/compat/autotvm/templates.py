@@ -143,7 +143,7 @@ class Packaged(Generic[W]):
         return target
 
     def _known(self, workload: W, target: Target) -> tuple[packaged.PackagedTemplate[W], Config]:
-        """The fastest strategy that the contexts know and its configuration; the default one if they know none."""
+        """The fastest strategy in the contexts, with its configuration; the default strategy if they have none."""
         able = [t for t in self.template.strategies if t.covers(workload, target)]
         names = [args_to_workload(workload.args, template.name) for template in able]
         for place, found in DispatchContext.current.answers(target, names):

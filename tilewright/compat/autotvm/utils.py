@@ -35,7 +35,7 @@ def mean_curve(trial_scores: Sequence[float]) -> np.ndarray:
 
 
 def sample_ints(low: int, high: int, m: int) -> list[int]:
-    """Return `m` different whole numbers from `low` up to `high`, which is not among them, at random."""
+    """Return `m` different random integers from `low` up to, but not including, `high`."""
     whole = all(isinstance(n, (int, np.integer)) and not isinstance(n, bool) for n in (low, high, m))
     if not whole or not 0 <= m <= high - low:
         raise UserError(

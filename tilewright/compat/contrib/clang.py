@@ -12,7 +12,7 @@ from ...core.errors import UserError
 
 
 def find_clang(required: bool = True) -> list[str]:
-    """Return the existing paths of clang; raise UserError if one is required and there is none."""
+    """Return the existing paths of clang; raise UserError if clang is required and absent."""
     if not isinstance(required, (bool, int)):
         raise UserError(
             f"required={required!r} is neither True nor False", primitive="find_clang", fix="give True or False"

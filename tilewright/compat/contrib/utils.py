@@ -19,7 +19,7 @@ class TempDirectory:
     """
 
     def __init__(self, custom_path: str | os.PathLike[str] | None = None, keep_for_debug: bool = False) -> None:
-        self._owner: int | None = None  # the process that deletes the folder: nobody until it is made
+        self._owner: int | None = None  # the process that deletes the folder; None until the folder exists
         if custom_path is None:
             self.temp_dir = tempfile.mkdtemp(prefix="tilewright-")
             made = True
@@ -80,7 +80,7 @@ def tempdir(custom_path: str | os.PathLike[str] | None = None, keep_for_debug: b
 
 
 def _made(given: str | os.PathLike[str]) -> tuple[str, bool]:
-    """The path of a folder, and whether it had to be made."""
+    """The path of a folder, and whether this call created it."""
     place = file_path(given, "tempdir", "build")
     there = place.is_dir()
     try:
@@ -98,7 +98,7 @@ _SOURCES = (".c", ".cc", ".cpp", ".cu", ".cl", ".ll")
 
 
 def is_source_path(path: str | os.PathLike[str]) -> bool:
-    """Return whether a path is that of source code, by its ending: C, C++, CUDA, OpenCL, or LLVM's."""
+    """Return whether a path names source code, by its ending: C, C++, CUDA, OpenCL, or LLVM IR."""
     if not isinstance(path, (str, os.PathLike)):
         raise UserError(f"{path!r} is not a path", primitive="is_source_path", fix='give some text: "lib.cc"')
     return os.fspath(path).endswith(_SOURCES)

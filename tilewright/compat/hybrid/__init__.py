@@ -22,7 +22,7 @@ if _TYPE_CHECKING:
 else:  # type checkers see the names
 
     def __getattr__(name: str) -> object:
-        if name in ("HybridModule", "build"):  # writing takes the whole compiler, which declaring does not
+        if name in ("HybridModule", "build"):  # only writing needs the whole compiler
             found = globals()[name] = getattr(_import_module(f"{__name__}.writing"), name)
             return found
         return _old_name(__name__, name, __all__)

@@ -1,4 +1,4 @@
-"""The uses of each name of a script, found before it is parsed: its number of stores, and the places of its uses."""
+"""The uses of each name of a script, found before the script is parsed: the stores and the places of uses."""
 
 from __future__ import annotations
 

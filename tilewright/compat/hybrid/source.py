@@ -59,7 +59,7 @@ class Source:
         return LineError(f"{self.name}: {message}", fix, self.where(node))
 
     def outside(self, name: str) -> tuple[bool, Any]:
-        """Whether the function sees a name from outside, in a closure, its module or Python itself; and its value."""
+        """Whether a name is defined outside the function, in a closure, its module or Python itself; and its value."""
         free = self.function.__code__.co_freevars
         if name in free and self.function.__closure__ is not None:
             try:

@@ -70,7 +70,7 @@ class Written:
 
 
 class Reader(Expressions):
-    """Parses one call of a script. `results` holds the arrays that it returns, once it is parsed."""
+    """Parses one call of a script. After the parse, `results` holds the arrays that the script returns."""
 
     def __init__(self, source: Source, written: Written, called_by: Reader | None) -> None:
         super().__init__(source)
@@ -379,7 +379,7 @@ class Reader(Expressions):
         """Return the variables among some names with storage that still exists."""
         return {name: v for name, v in names.items() if isinstance(v, Local) and self.locals.get(name) is v}
 
-    # The others.
+    # Other statements
 
     def _assert(self, node: ast.Assert) -> None:
         test = self.truth(node.test)

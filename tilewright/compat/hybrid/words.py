@@ -27,7 +27,7 @@ _ON_NUMPY: dict[str, Callable[..., Any]] = {
     "sigmoid": lambda x: 1 / (1 + np.exp(-x)),
     "erf": lambda x: type(x)(math.erf(x)),
     "abs": abs,
-    "round": lambda x: np.trunc(x + np.copysign(0.5, x)),  # halves away from zero, as kernels do it
+    "round": lambda x: np.trunc(x + np.copysign(0.5, x)),  # halves away from zero, as in kernels
     "popcount": lambda x: (int(x) & ((1 << 8 * np.asarray(x).itemsize) - 1)).bit_count(),
     "clip": lambda x, low, high: min(max(x, low), high),
 }

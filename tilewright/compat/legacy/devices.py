@@ -1,4 +1,4 @@
-"""Devices of kinds that Tilewright has no driver for: they can be named, and none of them exists."""
+"""Devices of kinds without a driver in Tilewright: they have names, but do not exist."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Finds modules of the legacy package by handing out Tilewright's own, under both names one object."""
+"""Finds modules of the legacy package: Tilewright's modules, as the same objects under both names."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def install(override: bool = False) -> None:
     that.
     """
     others = [finder for finder in sys.meta_path if not isinstance(finder, (_Alias, _Absent))]
-    # First, since Python's own finder would load a file of ours again, under the other name.
+    # The first finder, because Python's own finder would load our files again, under the other name.
     sys.meta_path[:] = [_Alias(override), *others, _Absent()]
     package = sys.modules[PACKAGE]
     if type(package) in (ModuleType, KeepingModule):
@@ -55,7 +55,7 @@ class _Alias(MetaPathFinder):
         if head not in _NAMES:
             return None
         ours = _NAMES[head]
-        # Below a real tvm, which was imported before or goes first, its own modules are meant.
+        # Names below a real tvm, which was imported before or goes first, mean its own modules.
         theirs = sys.modules.get(head) is not sys.modules.get(ours) if dot else self._is_installed(head)
         return None if theirs else spec(fullname, _SameModule(f"{ours}{dot}{rest}"))
 
@@ -65,7 +65,7 @@ class _Alias(MetaPathFinder):
 
 
 class _SameModule(OtherPath):
-    """Loads a module of the legacy package by putting the one that has its names in its place."""
+    """Loads a module of the legacy package by substituting our module with its names."""
 
     def other(self) -> ModuleType:
         """Return the module that replaces the legacy module."""
@@ -86,7 +86,7 @@ def folded_module(fullname: str) -> ModuleSpec | None:
 
 
 class _Absent(MetaPathFinder):
-    """Comes last: a module of ours that nothing else has found is one that Tilewright lacks."""
+    """The last finder: a module of ours that no other finder has found is absent in Tilewright."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None

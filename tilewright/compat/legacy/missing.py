@@ -52,7 +52,7 @@ def instead(name: str) -> str:
 
 
 def misspelt(name: str, known: Iterable[str]) -> UserAttributeError | None:
-    """The error for a name at the top level that is nearly one that is there; None for other names."""
+    """The error for a name at the top level that resembles an existing name; None for other names."""
     return None if instead_of(PACKAGE, name) else nearly(PACKAGE, name, known)
 
 

@@ -1,4 +1,4 @@
-"""Uses of a whole tensor that mean one element of it, with the way to write it."""
+"""Uses of a whole tensor that mean one of its elements, with the correct spelling."""
 
 from __future__ import annotations
 

@@ -94,7 +94,7 @@ def parameters(*value_sets: Sequence[Any], ids: Any = None) -> list[Any]:
 
 
 def fixture(func: Test | None = None, *, cache_return_value: bool = False) -> Any:
-    """Make a fixture; with `cache_return_value`, of one value for the whole session."""
+    """Make a fixture; with `cache_return_value`, the fixture has one value for the whole session."""
     if func is None:
         return functools.partial(fixture, cache_return_value=cache_return_value)
     if not inspect.isfunction(func):
@@ -104,10 +104,10 @@ def fixture(func: Test | None = None, *, cache_return_value: bool = False) -> An
 
 
 def parametrize_targets(*targets: Any) -> Any:
-    """Run a test for these targets, by default for all that are enabled; it takes `target`, and `dev` of the plugin."""
+    """Run a test for targets, by default for all enabled targets. The test takes `target`, and `dev` of the plugin."""
     if len(targets) == 1 and callable(targets[0]) and not isinstance(targets[0], (str, Target)):
         return targets[0]
-    if not targets:  # the plugin runs it for all that are enabled
+    if not targets:  # the plugin runs the test for all enabled targets
         return lambda test: test
     return _pytest("parametrize_targets").mark.parametrize("target", [str(Target.parse(t)) for t in targets])
 
@@ -133,7 +133,7 @@ def _texts(who: str, targets: Sequence[Any]) -> Sequence[str]:
 
 
 def uses_gpu(func: Test) -> Test:
-    """Mark a test that uses a GPU if there is one; it runs everywhere."""
+    """Mark a test that uses a GPU if a GPU is present; the test runs everywhere."""
     return func
 
 

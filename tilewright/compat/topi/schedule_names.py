@@ -17,7 +17,7 @@ from ...topi.schedules.stages import given_outputs
 
 @dataclass(frozen=True)
 class Family:
-    """Schedules of one kind: the legacy names, and whether these take a layout."""
+    """Schedules of one kind: the legacy names, and whether the functions take a layout."""
 
     summary: str
     names: str
@@ -84,7 +84,7 @@ def functions(target: Callable[[], Target], module: str) -> dict[str, Callable[.
     made = {name: _function(family, name, target) for family in FAMILIES for name in family.names.split()}
 
     def schedule_injective_from_existing(sch: ScheduleHandle, out: Any) -> ScheduleHandle:
-        """Schedule the one output `out` of a schedule that is there already."""
+        """Schedule the output `out` in an existing schedule."""
         if not isinstance(sch, ScheduleHandle) or not isinstance(out, Tensor):
             raise UserError(
                 f"given {sch!r} and {out!r}",

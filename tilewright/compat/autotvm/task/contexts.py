@@ -28,7 +28,7 @@ class _Current(type):
 
 
 class DispatchContext(metaclass=_Current):
-    """Base of the contexts; `with` makes one the innermost, even if it is entered already."""
+    """The base of the contexts; `with` makes a context the innermost one, even if it is entered already."""
 
     def query(self, target: Target | None, workload: Any) -> Any:
         """The configuration for a workload on a target, from here or from the contexts outside."""
@@ -47,7 +47,7 @@ class DispatchContext(metaclass=_Current):
                 yield place, one._query_inside(target, workloads[place])
 
     def _outwards(self) -> list[DispatchContext]:
-        """This context and the outer ones, each once; outside of any `with`, that is the outermost one."""
+        """This context and the outer contexts, each once; outside of any `with`, only the outermost context."""
         stack = _stack.get()
         around = stack[: len(stack) - stack[::-1].index(self)] if self in stack else (_ROOT, self)
         return list(dict.fromkeys(reversed(around)))
@@ -92,7 +92,7 @@ class ApplyConfig(DispatchContext):
 
 
 class FallbackContext(DispatchContext):
-    """Answers with a fallback configuration, the same one for a workload each time, and warns once."""
+    """Returns a fallback configuration, always the same one for a workload, and warns once."""
 
     def __init__(self) -> None:
         self.memory: dict[tuple[str, Any], Any] = {}

@@ -218,7 +218,7 @@ class ConfigSpace(Ambient, Indices):
 
 
 class AppliedConfig(Ambient):
-    """Holds one configuration: knobs are already chosen, so defining them does nothing."""
+    """Holds one configuration: all choices are made, so definitions of knobs have no effect."""
 
     def __init__(self, config: ConfigEntity) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""The legacy module of tasks: how they are made, and how many operations they compute."""
+"""The legacy module of tasks: their creation, and the number of operations that they compute."""
 
 from __future__ import annotations
 

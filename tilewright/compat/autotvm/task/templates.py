@@ -38,7 +38,7 @@ class AmbientTemplate:
         return Declared(collected.space, collected.flop or count_flop(schedule.value), default=default)
 
     def _default(self, args: tuple[Any, ...], target: Target | None) -> Config | None:
-        """Return the configuration that the function states as its fallback; None if it states none."""
+        """Return the configuration that the function states as its fallback; None without a statement."""
         fallback = FallbackConfigEntity()
         try:
             self._run(fallback, args, target)
@@ -73,7 +73,7 @@ class AmbientTemplate:
         return made
 
     def given(self, primitive: str, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
-        """The arguments by position, once the function is known to take them."""
+        """Return the arguments by position, after a check that the function accepts them."""
         signature = inspect.signature(self.function)
         try:
             return signature.bind(*args, **kwargs).args

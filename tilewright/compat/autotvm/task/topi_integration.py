@@ -151,7 +151,7 @@ def _marked(task_name: str, args: Any, out: Any) -> Any:
 
 
 def _program(task_name: str, compute: Callable[..., Any], *args: Any) -> tuple[Any, list[Tensor]]:
-    """The schedule of one configuration, as a template returns it."""
+    """The schedule of a configuration, in the form that templates return."""
     schedule = _schedules.get(task_name)
     if schedule is None:
         raise UserError(

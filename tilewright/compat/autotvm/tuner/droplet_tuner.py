@@ -52,7 +52,7 @@ class DropletTuner(Tuner):
 
     @property
     def best_choice(self) -> tuple[int, list[int], float]:
-        """The best so far: its index, the places of its choices, and its speed in FLOP/s."""
+        """The best configuration so far: its index, the places of its choices, and its speed in FLOP/s."""
         point, score = self._search.best
         return self.space.index(point), list(point), score
 

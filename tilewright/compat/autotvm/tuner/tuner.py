@@ -253,7 +253,7 @@ def known_to(called: Sequence[Callback]) -> list[Pair]:
 
 
 def space_of(task: Any) -> Space:
-    """Return the space of a task; raises UserError if it is not one."""
+    """Return the space of a task; raises UserError if `task` is not a task."""
     if not isinstance(task, Task):
         raise UserError(
             f"the task is {task!r}, which is not a task",
