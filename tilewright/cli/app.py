@@ -56,14 +56,14 @@ def main() -> None:
     """The entry point. Errors of the user end with status 2 and no traceback, output that cannot be written with 1."""
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # closed by the parent process: output is
-            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115  # discarded from here on
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115  # output is discarded from now on
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(errors="replace")  # type: ignore[union-attr]  # × and µ must not break a narrow terminal
     try:
         try:
             app(prog_name="tilewright")
         finally:
-            with suppress(AttributeError, ValueError):  # a script may replace or close it
+            with suppress(AttributeError, ValueError):  # a script may replace or close the stream
                 sys.stdout.flush()
     except UserError as error:
         complain(error)
@@ -71,7 +71,7 @@ def main() -> None:
     except OSError as error:
         if error.filename is not None or error.errno not in _UNWRITABLE:
             raise
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes it once more when it exits
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes the stream once more at exit
         if error.errno != errno.EPIPE:  # nobody reads: not a fault
             fix = "free space there, or write the output elsewhere"
             complain(UserError(f"cannot write the output: {error.strerror}", fix=fix, where=""))

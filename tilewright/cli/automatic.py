@@ -76,7 +76,7 @@ def _way_name(task: Task) -> str:
 
 
 def _tensors(named: str) -> list[Tensor]:
-    """Return the tensors that `FILE:NAME` names: a list of them, or the function that returns it."""
+    """Return the tensors that `FILE:NAME` names: a list of tensors, or a function that returns one."""
     file, colon, name = named.rpartition(":")
     if not colon or not file or not name:
         raise UserError(f"{named} names no program of a file", fix="give FILE:FUNCTION: program.py:softmax", where="")

@@ -31,4 +31,4 @@ class Command(_HelpWithoutType, TyperCommand):
 
 
 class CommandGroup(_HelpWithoutType, TyperGroup):
-    """A command that has others below it."""
+    """A command with subcommands."""

@@ -16,7 +16,7 @@ from ..report.table import width
 
 
 class Styled(str):
-    """A line that is safe to print as it is: its own escapes are the terminal's."""
+    """A line that is safe to print unchanged: its escapes are for the terminal."""
 
 
 def complain(error: UserError) -> None:
@@ -40,7 +40,7 @@ def heading(text: str) -> str:
 
 
 def _styled(text: str, **how: Any) -> str:
-    """The text with escape sequences if the output is a terminal that supports them, else without."""
+    """Return the text with escape sequences if the output is a terminal that supports them, else without."""
     return text if os.environ.get("TERM") == "dumb" else typer.style(text, **how)
 
 

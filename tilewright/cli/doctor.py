@@ -117,7 +117,7 @@ def _host() -> list[str]:
 
 
 def _rows(kind: str, found: dict[str, Any]) -> list[list[str]]:
-    """A row per device, or one row that reports that there is none."""
+    """Return a row per device, or one row that reports the absence of devices."""
     builds = f"{found['build_seconds'] * 1e3:.0f} ms" if "build_seconds" in found else "no"
     devices = found.get("devices", [])
     rows = [

@@ -60,7 +60,7 @@ def climb_ladder(ladder: Ladder, options: LadderOptions) -> int:
 def _rows(
     ladder: Ladder, rungs: tuple[Rung, ...], on: Device, repeat: int, say: Callable[[str], None]
 ) -> Iterator[RungOutcome]:
-    """The rows of the table, one by one as they are done."""
+    """Yield the rows of the table when they are done."""
     say("computing the reference")
     trial = CheckedProblem.of(ladder)
     for rung in rungs:

@@ -123,7 +123,7 @@ def draw(out: Path, logs: Sequence[tuple[Path, Sequence[Pair]]]) -> list[str]:
 
 
 def _short_names(paths: Sequence[Path]) -> dict[Path, str]:
-    """A name for each log: that of its file, or the whole path if two files have the same name."""
+    """A name for each log: its file name, or the whole path if two files have the same name."""
     stems = [path.stem for path in dict.fromkeys(paths)]
     return {path: path.stem if stems.count(path.stem) == 1 else str(path) for path in paths}
 
@@ -207,7 +207,7 @@ def _values(curve: Curve, in_flops: bool) -> list[float | None]:
 
 
 def workload_name(workload: Workload) -> str:
-    """A workload for people: the template's name, and its arguments or, of one of ours, the options that they mean."""
+    """A workload for people: the template's name with its arguments or, for our templates, with its options."""
     name, *args = workload
     ours = next((t for t in ALL if t.name == name), None)
     with suppress(UserError, TypeError):  # perhaps a workload of another version

@@ -13,14 +13,14 @@ from ..tune.session.insight import Insight
 from .winner import CompiledWinner
 
 _MOST_RUNS = 24
-"""Workloads with sections of their own; a table has the others."""
+"""The most workloads with separate sections; a table has the others."""
 _MOST_ROWS = 500
 _MOST_REASON = 400
 
 
 @dataclass(frozen=True)
 class LoggedWorkload:
-    """One workload's results in one log; `bound` is the roofline in seconds, 0 if unknown."""
+    """The results of a workload in a log; `bound` is the roofline in seconds, 0 if unknown."""
 
     log: str
     name: str

@@ -48,7 +48,7 @@ _DEFAULTS = {
 
 @dataclass(frozen=True)
 class WorkloadLine:
-    """A line of the file: the strategies that it names, the workload, and how often it is run."""
+    """A line of the file: the named strategies, the workload, and its number of runs."""
 
     strategies: tuple[PackagedTemplate[Any], ...]
     workload: Convolution
@@ -105,7 +105,7 @@ def _searched(
 
 
 def read(file: Path) -> list[WorkloadLine]:
-    """Return the workloads of a file; raise UserError, which names the line, if it has others or none."""
+    """Return the workloads of a file; raise UserError, which names the line, for other lines or an empty file."""
     try:
         text = file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:

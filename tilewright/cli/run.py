@@ -42,13 +42,13 @@ def run_script(script: Path, arguments: Sequence[str]) -> int:
     main.__dict__.update(__file__=str(script), __builtins__=builtins)
     # The module stays there afterwards: threads and exit handlers of the script still need its globals.
     sys.modules["__main__"] = main
-    # Not with this file's own `from __future__` imports.
+    # The `from __future__` imports of this file do not apply.
     reported(lambda: exec(compile(source, str(script), "exec", dont_inherit=True), main.__dict__))
     return 0
 
 
 def names_of(file: Path, command: str) -> dict[str, Any]:
-    """Run a file of the user's as a module of its own; return its names. Its folder is the first to import from."""
+    """Run a user's file as a separate module; return its names. Imports search the file's folder first."""
     put_first(file.resolve().parent)
     return reported(lambda: runpy.run_path(str(file), run_name=f"<tilewright {command}>"))
 
@@ -89,7 +89,7 @@ def _no_script(what: str) -> UserError:
 
 
 def put_first(folder: Path) -> None:
-    """Make `folder` the first entry of `sys.path`, in the place of the one that started this command."""
+    """Make `folder` the first entry of `sys.path`, in place of the entry of this command."""
     started = {"", os.getcwd(), str(Path(_STARTED_AS).parent), str(Path(_STARTED_AS).resolve().parent)}
     if sys.path and sys.path[0] in started:
         del sys.path[0]
@@ -111,7 +111,7 @@ def _report(error: BaseException) -> None:
             print("".join(frames.format()), end="", file=sys.stderr)
         print(explained, file=sys.stderr)
         return
-    # Through the hook, as a script may have set its own; without our frames before the script's.
+    # Calls the hook, because a script may have set one; without our frames before the script's.
     inner: TracebackType | None = error.__traceback__
     while inner is not None and not _is_the_users(inner.tb_frame.f_code.co_filename):
         inner = inner.tb_next

@@ -68,7 +68,7 @@ def _channels(rng: random.Random, op: str) -> tuple[int, int, int]:
 
 
 def _size(rng: random.Random, least: int, most: int) -> int:
-    """A whole number, by its logarithm."""
+    """A random integer with a uniform logarithm."""
     return round(math.exp(rng.uniform(math.log(least), math.log(most))))
 
 

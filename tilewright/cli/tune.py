@@ -157,7 +157,7 @@ def _parsed(name: str, text: str) -> Any:
 
 
 def _extent(tasks: Sequence[Task], options: TuneOptions) -> str:
-    """How many configurations there are, and how much of them is searched."""
+    """The number of configurations, and the part of them that is searched."""
     early = f", fewer after {options.early_stopping} without a better one" if options.early_stopping else ""
     extent = f"{options.trials} trials" if options.trials < UNLIMITED_TRIALS else ""
     within = f"{options.budget:g} s" if options.budget is not None else ""
@@ -169,7 +169,7 @@ def _extent(tasks: Sequence[Task], options: TuneOptions) -> str:
 
 
 def _known(task: Task, log: Path, on: Device | None) -> int:
-    """How many trials of the task a log holds that this device and compiler made; without a device, any."""
+    """The number of a task's trials in a log by this device and compiler; without a device, by any."""
     if not log.is_file():  # a pipe or a terminal tells nothing of earlier runs, and reading it would wait
         return 0
     kind = task.target.kind if task.target is not None else None

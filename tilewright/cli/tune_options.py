@@ -73,7 +73,7 @@ class TuneOptions:
 
 
 def seconds_of(text: str | None) -> float | None:
-    """Seconds of a budget such as 15s, 2m or 1h; raises UserError if it is none."""
+    """The seconds of a budget such as 15s, 2m or 1h; raises UserError for other text."""
     if text is None:
         return None
     found = duration(text)

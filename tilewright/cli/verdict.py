@@ -101,7 +101,7 @@ def compare(
 
 @dataclass
 class _Candidate:
-    """A row before it is timed; `once` runs the program a given number of times and returns the seconds of one run."""
+    """An untimed row; `once` runs the program a given number of times and returns the seconds of one run."""
 
     row: RungOutcome
     once: Callable[[int], float] | None = None

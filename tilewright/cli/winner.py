@@ -42,13 +42,13 @@ class CompiledWinner:
 
 
 class Winners:
-    """Compiles winners, within one time limit for all of them."""
+    """Compiles winners within a common time limit."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds = self.left = seconds
 
     def compiled(self, winner: MeasureInput) -> CompiledWinner:
-        """Return a winner, compiled as far as that goes here in the time that is left."""
+        """Return a winner, compiled as far as possible on this host and in the remaining time."""
         began = time.monotonic()
         context = multiprocessing.get_context("fork") if FORKS else multiprocessing.get_context("spawn")
         ours, theirs = context.Pipe(duplex=False)

@@ -89,5 +89,5 @@ def _watch(commands: list[list[str]]) -> int:
 
 
 def _start(command: list[str]) -> subprocess.Popen[bytes]:
-    # A group of its own: Ctrl-C of a terminal reaches this process, which tells it to end.
+    # A separate group: Ctrl-C of a terminal reaches only this process, which tells the child to end.
     return subprocess.Popen([sys.executable, "-P", "-m", "tilewright.fleet.serve", *command], process_group=0)

@@ -56,7 +56,7 @@ def _matrix_shapes(number: int) -> Iterator[MatrixShape]:
 
 
 def _warpgroup_shapes() -> Iterator[MatrixShape]:
-    """wgmma: B in shared memory, A there too or in registers; n any multiple of 8, of integers not all of them."""
+    """wgmma: B is in shared memory, A there or in registers; n is a multiple of 8, for integers only some multiples."""
     widths = tuple(range(8, 257, 8))
     of_integers = tuple(n for n in widths if n <= 24 or n % 16 == 0)
 

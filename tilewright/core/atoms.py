@@ -38,7 +38,7 @@ _LETTERS |= {"int8": "s8", "uint8": "u8", "int32": "s32"}
 """How PTX spells a type."""
 
 _PARTIAL_TERMS = {1: 32, 2: 64}
-"""Tensor cores truncate sums, so few terms are summed by themselves: fewer in one set if low parts add to them."""
+"""Terms per partial sum, by the number of partial sums. Tensor cores truncate sums, so low parts need a second sum."""
 
 _SHORTENED = {"tfloat32": 2.0**-10}
 """The distance from 1 to the next number of a type that operands are shortened to."""
@@ -69,12 +69,12 @@ class Atom:
 
     @property
     def by_thread(self) -> bool:
-        """Whether one thread executes it; else all lanes of a warp do."""
+        """Whether a single thread executes the instruction, instead of all lanes of a warp."""
         return self.shape.level == "thread"
 
     @property
     def by_warpgroup(self) -> bool:
-        """Whether the four warps of a warpgroup execute it together, each for its own rows."""
+        """Whether the four warps of a warpgroup execute the instruction together, each for its own rows."""
         return self.shape.level == "warpgroup"
 
     @property
@@ -94,7 +94,7 @@ class Atom:
 
     @property
     def partial_terms(self) -> int:
-        """Terms after which partial sums of the products of high parts are added to the others; 0 without such sums."""
+        """Terms per partial sum of products of high parts, before it is added to the total; 0 without such sums."""
         return _PARTIAL_TERMS.get(self.partial_sums, 0)
 
     @property
@@ -256,7 +256,7 @@ WARPGROUP_ATOMS: dict[str, Atom] = {
         _wgmma("uint8", "int32", 32),
     )
 }
-"""The instructions of a warpgroup by name, "wgmma_" and that of the atom of a warp: both operands in shared memory."""
+"""Instructions of a warpgroup by "wgmma_" and the name of a warp's atom. Both operands are in shared memory."""
 
 
 def atom_named(name: str) -> Atom | None:

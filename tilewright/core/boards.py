@@ -65,5 +65,5 @@ BOARDS: dict[str, Board] = {
 
 
 def board_of(architecture: str) -> Board | None:
-    """The last known board of an architecture, None if none is known."""
+    """The last known board of an architecture; None without a known board."""
     return next((board for board in reversed(BOARDS.values()) if board.architecture == architecture), None)

@@ -30,7 +30,7 @@ def cache_folder() -> str | None:
 
 
 def private_folder(path: str) -> None:
-    """Create a folder and its missing parents for this user alone."""
+    """Create a folder and its missing parents, with access for this user only."""
     if os.path.isdir(path):
         return
     above = os.path.dirname(path)

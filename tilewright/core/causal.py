@@ -60,7 +60,7 @@ class Causal(NamedTuple):
 
     @property
     def reads_weights(self) -> bool:
-        """Whether the pass reads the weights: their own gradient needs them for an activation only."""
+        """Whether the pass reads the weights. The gradient of the weights needs them only with an activation."""
         return self.step != WEIGHT_GRADIENT or bool(self.activation)
 
 

@@ -96,14 +96,14 @@ class DType(str):
         return self.with_lanes(1)
 
     def with_lanes(self, lanes: int) -> DType:
-        """The same lane type, `lanes` wide."""
+        """Return the type with the same lane type and `lanes` lanes."""
         if lanes == self.lanes:
             return self
         return self._made(self.kind, self.bits, lanes)
 
     @property
     def bytes(self) -> int:
-        """Bytes that one element takes in memory, all lanes together."""
+        """Bytes of an element with all its lanes in memory."""
         return max(1, self.bits // 8) * self.lanes
 
     @property

@@ -21,7 +21,7 @@ _AS_USERS: set[str] = set()
 
 
 def name_lines_of(*files: str) -> None:
-    """Let files of this package count as a caller's: they have schedules in the users' style, and their lines help."""
+    """Let errors name lines of these files of the package: they have schedules in the users' style."""
     _AS_USERS.update(files)
 
 
@@ -145,15 +145,15 @@ class UserValueError(UserError, ValueError):
 
 
 class UserAttributeError(UserError, AttributeError):
-    """A name that is not there; `hasattr` still says so."""
+    """An error for an absent name, which `hasattr` understands."""
 
 
 class AbsentDeviceError(UserError):
-    """A device was asked for that this machine lacks. A script that it ends prints one line, and no traceback."""
+    """An error for a device that this machine lacks. A script that ends by it prints one line, and no traceback."""
 
     def __init__(self, message: str, **more: Any) -> None:
         super().__init__(message, **more)
-        if sys.excepthook is sys.__excepthook__:  # nobody else's
+        if sys.excepthook is sys.__excepthook__:  # no other hook is installed
             sys.excepthook = _one_line
 
     @property

@@ -22,7 +22,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 _LONGEST = 60.0
-"""Seconds that a fork waits for builds, and a build for forks: two that wait for each other go on after it."""
+"""Seconds that a fork waits for builds, and a build for forks. Then a deadlock between them ends."""
 _POLL = 0.005
 """Seconds between two checks for imports by other threads; no event reports their end."""
 _PACKAGES = (__name__.partition(".")[0], "llvmlite")
@@ -98,7 +98,7 @@ _locks: WeakSet[threading.Lock | threading.RLock] = WeakSet()
 
 
 def new_lock() -> threading.Lock:
-    """A lock that is free in a forked child, whoever held it in the parent."""
+    """A lock that is free in a forked child, even if another thread held it in the parent."""
     lock = threading.Lock()
     _locks.add(lock)
     return lock
@@ -112,7 +112,7 @@ def new_reentrant_lock() -> threading.RLock:
 
 
 def not_while_forking(function: Callable[P, T]) -> Callable[P, T]:
-    """Decorate a build: forks by other threads wait until it is done."""
+    """Decorate a build: forks by other threads wait for its end."""
 
     @functools.wraps(function)
     def guarded(*args: P.args, **kwargs: P.kwargs) -> T:
@@ -149,7 +149,7 @@ def keep_from_forks() -> None:
 
     def before() -> None:
         collecting.append(gc.isenabled())
-        gc.disable()  # hooks of others run until ours does
+        gc.disable()  # other libraries' hooks run until our next one
 
     def resume() -> None:
         if collecting.pop():

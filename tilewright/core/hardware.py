@@ -28,12 +28,12 @@ class MemoryScope(enum.Enum):
 
     @classmethod
     def parse(cls, name: str) -> MemoryScope | None:
-        """The scope of that name, or None if there is no such scope."""
+        """The scope with a name, or None if no scope has the name."""
         return _SCOPES.get(name) if isinstance(name, str) else None
 
 
 OPERAND_SCOPES = ("wmma.matrix_a", "wmma.matrix_b")
-"""Legacy names of the registers that hold the operands of a matrix instruction, which loads them by itself here."""
+"""Legacy names of the registers with the operands of a matrix instruction. Here, the instruction loads them itself."""
 _SCOPES = {scope.value: scope for scope in MemoryScope}
 _SCOPES |= {
     "shared.dyn": MemoryScope.SHARED,
@@ -244,12 +244,12 @@ class Hardware:
     synchronization: tuple[Synchronization, ...] = ()
     matrix_shapes: tuple[MatrixShape, ...] = ()
     vector_bytes: int = 16
-    """Bytes that one thread loads, stores or computes on with one instruction, at most."""
+    """The most bytes that a thread loads, stores or computes with one instruction."""
     warp_memory: WarpMemory = WarpMemory()
     copy_bytes: tuple[int, ...] = ()
-    """Sizes of one asynchronous copy from global to shared memory; none if the hardware has no such copies."""
+    """Sizes of an asynchronous copy from global to shared memory; empty if the hardware has no such copies."""
     unrolled_stores: int = 4096
-    """Stores that one loop may become when it is unrolled; beyond it, compiling takes seconds and code caches miss."""
+    """The most stores of an unrolled loop: with more, compilation takes seconds and code caches miss."""
     most_lanes: int = 256
     """Elements that the vector of one loop may have; of many more, compilers run out of time or stack."""
     most_unrolled_stores: int = 8192
@@ -308,7 +308,7 @@ class Hardware:
 
     @property
     def registers_per_thread(self) -> int:
-        """Registers of 32 bits that one thread can have; 0 if a thread's arrays live in memory anyway."""
+        """The 32-bit registers that a thread can have; 0 if a thread's arrays are always in memory."""
         return self.memory(MemoryScope.LOCAL).most // 4
 
     def registers_at(self, threads: Number) -> Number:
@@ -322,12 +322,12 @@ class Hardware:
     # Rows are values: an option of a target (`-max_threads_per_block=512`) makes another one.
 
     def with_level(self, name: str, **changes: Any) -> Hardware:
-        """This hardware with a level changed (one that it lacks is not added)."""
+        """Return the hardware with a level changed. A missing level is not added."""
         levels = tuple(replace(x, **changes) if x.name == name else x for x in self.levels)
         return replace(self, levels=levels)
 
     def with_warp(self, threads: int) -> Hardware:
-        """This hardware with warps of the given size; size 1 means no warps."""
+        """Return the hardware with warps of the given size; size 1 means no warps."""
         levels = [level for level in self.levels if level.name != "warp"]
         if threads > 1:
             levels.insert(len(levels) - 1, Level("warp", threads))

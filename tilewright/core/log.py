@@ -15,7 +15,7 @@ class _Printable(logging.Filter):
         if record.args:
             try:
                 record.msg, record.args = record.getMessage(), ()
-            except (TypeError, ValueError):  # the handlers report it, as for any logger
+            except (TypeError, ValueError):  # the handlers report the error, as for any logger
                 return True
         record.msg = printable(str(record.msg))
         return True

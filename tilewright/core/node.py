@@ -23,21 +23,21 @@ class Node:
 
     __slots__ = ("__weakref__", "acts_below", "choices_below", "read_below")
     acts_below: bool
-    """Set by `expr/effects.py` once it was asked; leaves have it from their class."""
+    """Set by `expr/effects.py` at its first question about the node; leaves inherit the value from their class."""
     choices_below: int
-    """Set by `arith/assume.py` once it was asked; leaves have it from their class."""
+    """Set by `arith/assume.py` at its first question about the node; leaves inherit the value from their class."""
     read_below: Any
-    """Set by `loops/uses.py` once it was asked: here, so that it goes when the node goes."""
+    """Set by `loops/uses.py` at its first question about the node. A field lives only as long as the node."""
     FIELDS: ClassVar[tuple[str, ...]] = ()
     BELOW: ClassVar[dict[str, str]] = {}
-    """The fields that hold nodes, and whether each holds "one", "maybe" one, or "many"."""
+    """The fields with nodes, and whether a field has "one", "maybe" one, or "many" nodes."""
 
     def children(self) -> tuple[Any, ...]:
         """The nodes directly below, in the order of the fields."""
         return ()
 
     def map_children(self, f: Callable[[Any], Any]) -> Any:
-        """This node with `f` applied to each child; the same object if no child changed."""
+        """Return the node with `f` applied to each child; the same object if no child changed."""
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -50,7 +50,7 @@ class Occupancy:
 
     @property
     def limiters(self) -> tuple[Limiter, ...]:
-        """The resources that do not let it hold one more block."""
+        """The resources that prevent an additional block."""
         return tuple(limiter for limiter, blocks in self.blocks_by.items() if blocks == self.blocks)
 
 

@@ -33,11 +33,11 @@ _DOORS = {
     "tir.stmt_functor": "stmt_functor",
 }
 _RENAMED = {"schedule.value": "schedule.schedule"}
-"""Modules by the names that they had in version 0.2.0, for pickles of it."""
+"""Modules by their names in version 0.2.0, for pickles of that version."""
 _OF_SCRIPTS = {f"{PACKAGE}.{path}": f"{PACKAGE}.compat.{name}" for path, name in _DOORS.items()}
 _PATHS = {home: path for path, home in _OF_SCRIPTS.items()}
 MOVED = _OF_SCRIPTS | {f"{PACKAGE}.{path}": f"{PACKAGE}.{name}" for path, name in _RENAMED.items()}
-"""Modules by the paths that scripts and pickles use, with their own paths; modules below them go along."""
+"""The paths of modules by the paths that scripts and pickles use; submodules follow their packages."""
 
 
 def path_in_scripts(module: str) -> str:
@@ -66,7 +66,7 @@ class OtherPath:
         self.name = name
 
     def create_module(self, spec: ModuleSpec) -> ModuleType | None:
-        """Let the import system make a module, which the other one replaces."""
+        """Let the import system create a module, which the target module then replaces."""
         return None
 
     def exec_module(self, module: ModuleType) -> None:
@@ -84,7 +84,7 @@ class OtherPath:
         return import_module(self.name)
 
     def get_code(self, fullname: str) -> CodeType:
-        """Return code for `python -m`: it runs the other module by its own path, for the sake of relative imports."""
+        """Return code for `python -m` that runs the target module by its own path, because of relative imports."""
         text = f"__import__('runpy').run_module({self.name!r}, run_name='__main__', alter_sys=True)"
         return compile(text, f"<{fullname}>", "exec")
 
@@ -95,7 +95,7 @@ def spec(fullname: str, loader: Any, is_package: bool | None = None) -> ModuleSp
 
 
 class _MovedPackages:
-    """Comes before Python's own finder, which would load a file a second time under the other name."""
+    """A finder before Python's own, which would load a file a second time under the other name."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
@@ -114,7 +114,7 @@ class _MovedPackages:
 
 
 class _FoldedModules:
-    """Comes after all others, so it costs nothing while modules are found. It imports the tables on the first miss."""
+    """The last finder, without cost while modules are found. It imports the tables at the first miss."""
 
     def __init__(self, module: str, function: str) -> None:
         self.module, self.function = module, function

@@ -93,6 +93,6 @@ def _of_numbers(given: Any, rank: int) -> tuple[int, ...] | None:
 
 def is_int(value: Any) -> bool:
     """Return whether a value is a number of Python, NumPy or PyTorch that counts something."""
-    if isinstance(value, int):  # PyTorch's compiler allows no other question about a number that it traces
+    if isinstance(value, int):  # PyTorch's compiler allows only this question about a traced number
         return not isinstance(value, bool)
     return hasattr(value, "__index__") and not getattr(value, "ndim", 0)

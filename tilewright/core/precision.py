@@ -13,5 +13,5 @@ REDUCED = PRECISIONS[2:]
 
 
 def as_precise_as(precision: str) -> tuple[str, ...]:
-    """Return the precisions that serve calls which ask for one of them: itself, and the more precise ones."""
+    """Return the precisions that are sufficient for calls with a precision: itself, and all more precise ones."""
     return PRECISIONS[: PRECISIONS.index(precision) + 1]

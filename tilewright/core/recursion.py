@@ -85,7 +85,7 @@ def with_room(walk: Callable[[T], R], root: T) -> R:
 
 
 def deep(function: Callable[P, R]) -> Callable[P, R]:
-    """Make a function an entry point for deep programs: one that is too deep even so is a UserError."""
+    """Make a function an entry point for deep programs. A program that is still too deep is a UserError."""
 
     @wraps(function)
     def entry(*args: P.args, **named: P.kwargs) -> R:

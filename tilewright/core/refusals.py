@@ -20,7 +20,7 @@ ErrorFor = Callable[..., Exception]
 """Makes the error to raise from the request and its object."""
 
 NAME = "name"
-"""The subject of a name that is not there; the other subjects are kinds of objects: "expression", "tensor", "array"."""
+"""The subject of an absent name; other subjects are kinds of objects: "expression", "tensor", "array"."""
 _modules_of_subjects: dict[str, str] = {}
 
 

@@ -56,7 +56,7 @@ def at_fork(
 
 @contextmanager
 def locked(file: int) -> Iterator[None]:
-    """Keep other processes that lock the same file out meanwhile; without locks on the platform, do nothing."""
+    """Lock a file against other processes that lock it; without locks on the platform, do nothing."""
     try:
         fcntl = import_module("fcntl")
     except ImportError:  # on Windows, a lock would keep out this process's own writes, too

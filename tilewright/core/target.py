@@ -98,7 +98,7 @@ _MEANT = {
 
 @dataclass(frozen=True, init=False, repr=False)
 class Target(TargetView):
-    """One kind of hardware and its limits; equal if kind, limits and labels are."""
+    """A kind of hardware and its limits. Targets are equal if kind, limits and labels are."""
 
     kind: TargetKind
     arch: str
@@ -111,7 +111,7 @@ class Target(TargetView):
     hardware: Hardware = field(compare=False)
     """The hardware that programs run on: the row of the architecture, under the target's limits."""
     host: Target | None = field(compare=False)
-    """The target of the code around kernels, if the caller gave one; here that code is Python."""
+    """The target of host code, if the caller gave one; Tilewright's host code is Python."""
 
     def __init__(self, target: str | Mapping[str, Any] | Target, host: Any = None) -> None:
         """`target`: "cuda -arch=sm_80", a mapping with a "kind", a tag or a target; `host` is only told again."""
@@ -142,7 +142,7 @@ class Target(TargetView):
         return Target({"kind": str(self.kind), **options})
 
     def with_model(self, board: str) -> Target:
-        """This target for a board by its driver's name, such as "NVIDIA L4": models use the rates of that board."""
+        """Return the target for a board by its driver's name, such as "NVIDIA L4": models use the board's rates."""
         return Target({"kind": str(self.kind), **dict(self._options()), "model": board})
 
     @staticmethod

@@ -68,7 +68,7 @@ class TargetView:
 
 
 def _value(name: str, text: str) -> Any:
-    """An option as a list or a number, if it is one."""
+    """Convert an option to a list or a number, if possible."""
     if name in _LISTS:
         return _listed(text)
     return int(text) if name in _NUMBERS and text.isdecimal() else text

@@ -16,7 +16,7 @@ import re
 LONGEST_NAME = 120
 """Characters of a generated identifier: compilers slow down on longer ones, and some abort."""
 LONGEST_REMARK = 160
-_NOT_IN_A_NAME = re.compile(r"\W+", re.ASCII)  # C compilers differ in other characters
+_NOT_IN_A_NAME = re.compile(r"\W+", re.ASCII)  # C compilers treat other characters differently
 _NOT_IN_A_DOTTED_NAME = re.compile(r"[^\w.]+", re.ASCII)
 # A backslash joins the next line to a comment in C, and `??/` is one; the rest is plain ASCII on one line.
 _NOT_IN_A_REMARK = re.compile(r"[^ -\[\]-~]|\?(?=\?)|\?$")
@@ -76,7 +76,7 @@ def kind_of(value: object) -> str:
 
 
 def brief(value: object, most: int = 120) -> str:
-    """Return a value for one line of an error: its `repr`, cut to `most` characters; of an array, shape and type."""
+    """Return a value for one line of an error: its `repr`, cut to `most` characters; for an array, shape and type."""
     if hasattr(value, "__dlpack__") and hasattr(value, "shape") and hasattr(value, "dtype"):
         return f"{kind_of(value)} of shape {tuple(value.shape)} and type {value.dtype}"
     text = " ".join(repr(value).split())

@@ -17,7 +17,7 @@ from .rung import Rung
 from .trial import CheckedProblem
 
 RUNS = 20
-"""Runs in one measurement, if they are quick."""
+"""The most runs per measurement."""
 SECONDS_EACH = 1.0
 """About how long all measurements of one row may take; slow programs run fewer times, but at least once."""
 
@@ -94,5 +94,5 @@ def _measure(
 
 
 def _only(module: Module) -> Resources | None:
-    """The resources of the module's one kernel, if the compiler reports them."""
+    """The resources of the module's only kernel, if the compiler reports them."""
     return next(iter(module.resources.values()), None)

@@ -91,7 +91,7 @@ def v4(size: DepthwiseLadder) -> RungProgram:
     planes = s[out].fuse(b, c)
     h_outer, h_inner = s[out].split(h, factor=16)
     w_outer, w_inner = s[out].split(w, factor=16)
-    # Only neighbouring loops fuse, so the two outer ones have to meet first.
+    # Only neighbouring loops fuse, so the two outer loops must be neighbours first.
     s[out].reorder(planes, h_outer, w_outer, h_inner, w_inner)
     tiles = s[out].fuse(h_outer, w_outer)
     s[out].bind(planes, te.thread_axis("blockIdx.x"))

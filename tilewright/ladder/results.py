@@ -81,7 +81,7 @@ def _row(outcome: RungOutcome, first: float | None, before: float | None, with_r
 
 
 def save_rung(where: Path, outcome: RungOutcome, on: Device) -> None:
-    """The lowered program and the kernel's source of one rung, as far as it got."""
+    """Save the lowered program and the kernel's source of a rung, as far as they exist."""
     if outcome.program:
         write_text(folder(where) / f"{outcome.name}.txt", outcome.program.rstrip() + "\n")
     if outcome.source:

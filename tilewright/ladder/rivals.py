@@ -32,7 +32,7 @@ def numpy_row(trial: CheckedProblem, repeat: int) -> RungOutcome:
     seconds = time.perf_counter() - began
     error, _ = trial.check(out)
     row = RungOutcome("NumPy", "on the CPU", "rival", max_error=error)
-    if seconds > SECONDS_EACH:  # once is enough to see that it is slow
+    if seconds > SECONDS_EACH:  # a slow function needs only one run
         return replace(row, runs=1, seconds=(seconds,))
     return _timed(row, _host_timer(call), repeat)
 

@@ -19,7 +19,7 @@ DTYPES = ("float32", "float64")
 
 @dataclass(frozen=True)
 class RungProgram:
-    """A schedule and the tensors that its kernel takes, in that order; the last one is the output."""
+    """A schedule and the tensors of its kernel, in order; the last tensor is the output."""
 
     schedule: ScheduleHandle
     args: tuple[Tensor, ...]
@@ -27,7 +27,7 @@ class RungProgram:
 
 @dataclass(frozen=True)
 class Rung:
-    """One variant: its name, a short description, and the function that makes its program."""
+    """A variant: its name, a short description, and the function that makes its program."""
 
     name: str
     does: str
@@ -37,7 +37,7 @@ class Rung:
 
 @dataclass(frozen=True, kw_only=True)
 class Ladder(ABC):
-    """One convolution at one size, with the rungs that compute it; subclasses add the sizes as fields."""
+    """A convolution at one size, with the rungs that compute it; subclasses add the sizes as fields."""
 
     dtype: str = "float32"
 

@@ -41,7 +41,7 @@ def match_dot(
 
 
 def _check_packed(schedule: Schedule, bounds: Bounds, found: StageBounds, matched: StageContraction) -> None:
-    """Vectors are loaded as they lie: four terms of a column, then of the next one; sums of neighbours."""
+    """Check the order in memory: four terms of a column, then of the next column; sums of neighbouring columns."""
     stage, atom = found.stage, matched.atom
     depth, column = matched.depth[-1], matched.columns[-1]
     for axis, count in ((depth, atom.k), (column, atom.n)):

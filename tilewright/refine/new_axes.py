@@ -1,4 +1,4 @@
-"""New axes of a stage, for loops that are distributed anew, and the relations that tie them to its own axes."""
+"""New axes of a stage, for redistributed loops, and the relations between them and the stage's own axes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..tensor.axis import AxisKind, IterVar
 
 
 class NewAxes:
-    """Fuses and splits axes of a stage; `relations` begins with the given ones, and gets the relations of each step."""
+    """Fuses and splits axes of a stage; `relations` has the given relations, then the relations of each step."""
 
     def __init__(self, stage: Stage, relations: Iterable[Relation] = ()) -> None:
         self.stage = stage

@@ -69,7 +69,7 @@ class KernelUse:
 
     @property
     def local_words(self) -> int:
-        """32-bit words of a thread's own arrays: the registers that they occupy if they fit."""
+        """32-bit words of a thread's local arrays, which occupy as many registers if they fit."""
         return -(-self.bytes_in(MemoryScope.LOCAL) // 4)
 
 

@@ -17,7 +17,7 @@ _OURS, _OTHERS = "#2f6f9f", "#b0b0b0"
 
 @dataclass(frozen=True)
 class Bar:
-    """One bar: its label, its length (how many times as fast), a note beside it, and its owner."""
+    """A bar: its label, its length (a speedup), a note, and its owner."""
 
     label: str
     value: float
@@ -47,7 +47,7 @@ def bar_chart(title: str, axis: str, bars: Sequence[Bar], *paths: Path) -> None:
     plot.set_yticks(places, [bar.label for bar in bars])
     plot.invert_yaxis()
     low, high = min(bar.value for bar in bars), max(bar.value for bar in bars)
-    # Bars start left of the shortest, so that it can be seen, and leave room on the right for the labels.
+    # Bars start below the shortest value, so that its bar is visible, and leave room on the right for labels.
     plot.set_xlim(min(low, 1.0) / 2, high * max(high / low, 10.0) ** 0.35)
     plot.xaxis.set_major_formatter(lambda value, _: f"{value:,g}×")
     plot.set_xlabel(axis)

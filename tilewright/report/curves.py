@@ -15,7 +15,7 @@ _LONG_LABEL = 30
 
 @dataclass(frozen=True)
 class Line:
-    """One search: its label, and the best value after each trial (None until there is one)."""
+    """A search: its label, and the best value after each trial (None before the first success)."""
 
     label: str
     values: Sequence[float | None]
@@ -29,7 +29,7 @@ def line_chart(title: str, axis: str, lines: Sequence[Line], *paths: Path) -> No
     plot = figure.subplots()
     for line in lines:
         known = [(i, v) for i, v in enumerate(line.values, 1) if v is not None]
-        # A line of one point could not be seen.
+        # A line of one point is invisible.
         style = {"marker": "o"} if len(known) == 1 else {"linewidth": 1.6}
         plot.step([i for i, _ in known], [v for _, v in known], where="post", label=line.label, **style)
     plot.set_xlabel("trials")

@@ -49,7 +49,7 @@ def versions(packages: Iterable[str]) -> dict[str, str]:
 
 
 def cpu_name() -> str:
-    """The processor's own name, if the system reports it."""
+    """The name of the processor, if the system reports it."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:

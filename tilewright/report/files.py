@@ -1,4 +1,4 @@
-"""Files that are whole or absent: written beside their place and moved there when complete."""
+"""Files that are complete or absent: each is written to a temporary path, and moved when complete."""
 
 from __future__ import annotations
 

@@ -56,13 +56,13 @@ class Number(str):
 
 
 class Markup(str):
-    """HTML that the package made; every other text is escaped."""
+    """HTML from the package; all other text is escaped."""
 
     __slots__ = ()
 
 
 def html_of(text: str) -> str:
-    """Return text as HTML: markup as it is, anything else escaped."""
+    """Return text as HTML: markup unchanged, other text escaped."""
     return text if isinstance(text, Markup) else clean(text)
 
 

@@ -11,7 +11,7 @@ from ..core.text import one_line
 
 @dataclass(frozen=True)
 class Column:
-    """The head of a column, and whether its cells stand to the right (numbers) or to the left (words)."""
+    """The head of a column, and whether its cells are aligned to the right (numbers) or to the left (words)."""
 
     title: str
     right: bool = True

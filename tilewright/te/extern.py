@@ -127,7 +127,7 @@ def _buffers(given: Any, wanted: list[tuple[Any, str, str]], name: str) -> tuple
 
 
 def check_buffers(statement: Stmt, known: tuple[Buffer, ...], name: str, primitive: str) -> None:
-    """Every buffer of the statement is one that it was given or that it allocates."""
+    """Check that the statement uses only given buffers and buffers that it allocates."""
     refuse_inspected(statement, primitive)
     nodes = list(post_order(statement))
     own = {*known, *(s.buffer for s in nodes if isinstance(s, Allocate))}

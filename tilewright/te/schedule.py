@@ -132,7 +132,7 @@ def SchedulePostProcToPrimFunc(arg_list: _Any, body: Stmt, extern_buffer: _Any =
 
 
 def AutoInlineElemWise(sch: Schedule) -> None:
-    """Inline every stage that reads its inputs at its own axes, in their order, and is not an output."""
+    """Inline every stage that reads its inputs at exactly its own axes, in order, and is not an output."""
     _inline(sch, "AutoInlineElemWise", _is_elementwise)
 
 
@@ -147,12 +147,12 @@ def AutoInlineInjective(sch: Schedule) -> None:
 
 
 def CreateReadGraph(ops: _Any) -> dict[Operation, tuple[Tensor, ...]]:
-    """The tensors that each operation reads, for the given ones and all that they depend on."""
+    """The tensors that each operation reads, for the given operations and all their producers."""
     return {op: op.input_tensors for op in topological(_operations(ops, "CreateReadGraph"))}
 
 
 def PostDFSOrder(roots: _Any, graph: _Any = None) -> list[Operation]:
-    """The given operations and all that they depend on, producers first."""
+    """The given operations and all their producers, producers first."""
     return list(topological(_operations(roots, "PostDFSOrder")))
 
 

@@ -12,7 +12,7 @@ __all__ = ["ComputeOp", "ExternOp", "HybridOp", "Operation", "PlaceholderOp", "S
 
 
 def _operator(name: str) -> _Any:
-    from .. import topi  # on first use, so that importing te stays quick
+    from .. import topi  # imported at first use, so that the import of te stays fast
 
     return getattr(topi, name)
 

@@ -11,7 +11,7 @@ from ..core.errors import UserError
 from ..core.text import brief, quantity
 from ..expr.nodes import Expr, IntImm
 from ..expr.operators import as_expr, cast, const
-from ..runtime.argument_checks import flag as flag  # one rule for modules and operators
+from ..runtime.argument_checks import flag as flag  # the same rule for modules and operators
 from ..tensor.axis import whole
 from ..tensor.tensor import Tensor
 
@@ -65,7 +65,7 @@ def entries(given: Any, argument: str, data: Tensor, primitive: str, least: int)
 
 
 def integer(given: Any, argument: str, primitive: str, least: int | None = None) -> int:
-    """`given`, which must be a whole number, of at least `least` if given."""
+    """Return `given`, which must be an integer, and at least `least` if that is not None."""
     number = given.value if isinstance(given, IntImm) else given
     if isinstance(number, bool) or not isinstance(number, int) or (least is not None and number < least):
         raise UserError(
@@ -77,7 +77,7 @@ def integer(given: Any, argument: str, primitive: str, least: int | None = None)
 
 
 def integers(given: Any, count: int, argument: str, primitive: str, least: int | None = None) -> list[int]:
-    """`given` as `count` whole numbers of at least `least`: one number stands for all."""
+    """Return `given` as `count` integers of at least `least`; a single integer stands for all."""
     each = list(given) if isinstance(given, (list, tuple)) else [given] * count
     if len(each) != count:
         raise UserError(
@@ -166,7 +166,7 @@ def same(a: Any, b: Any, what: str, primitive: str) -> None:
 
 
 def known(extent: Any) -> int | None:
-    """The value of an extent, or None if it is known only at the call."""
+    """The value of an extent; None if it is known only at the call."""
     found = simplify(as_expr(extent))
     return found.value if isinstance(found, IntImm) else None
 
@@ -206,7 +206,7 @@ def sizes(data: Tensor, dims: Sequence[int], primitive: str) -> list[int]:
 
 
 def result_type(given: Any, data: Tensor, primitive: str) -> DType:
-    """`given` as a type of elements; that of `data` if it is None or empty."""
+    """Return `given` as an element type; the type of `data` if `given` is None or empty."""
     is_named = given is not None and not (isinstance(given, str) and not given)  # comparing an array gives an array
     return element_type(given, primitive) if is_named else data.dtype
 

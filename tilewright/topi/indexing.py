@@ -1,4 +1,4 @@
-"""Operators that read at places given by other tensors, or that choose by position."""
+"""Operators that read at positions from other tensors, or that choose by position."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ tanh = _intrinsic("tanh", "Compute the hyperbolic tangent of each element")
 asinh = _intrinsic("asinh", "Compute the inverse hyperbolic sine of each element")
 acosh = _intrinsic("acosh", "Compute the inverse hyperbolic cosine of each element")
 atanh = _intrinsic("atanh", "Compute the inverse hyperbolic tangent of each element")
-# The legacy approximations; these are exact, and a back end may be asked for faster math by its own options.
+# The legacy names of approximations. These functions are exact; options of back ends select faster math.
 fast_exp = _unary("fast_exp", TABLE["exp"], "Compute e to the power of each element, as `exp` does.")
 fast_tanh = _unary("fast_tanh", TABLE["tanh"], "Compute the hyperbolic tangent of each element, as `tanh` does.")
 fast_erf = _unary("fast_erf", TABLE["erf"], "Compute the error function of each element, as `erf` does.")

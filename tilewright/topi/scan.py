@@ -47,7 +47,7 @@ def cumsum(data: Tensor, axis: int | None = None, dtype: Any = None, exclusive: 
 
 
 def cumprod(data: Tensor, axis: int | None = None, dtype: Any = None, exclusive: bool | None = None) -> Tensor:
-    """Multiply the elements before each one along a dimension; the arguments are the same as for `cumsum`."""
+    """Multiply the elements up to each element along a dimension; the arguments are the same as for `cumsum`."""
     return _running(data, axis, dtype, exclusive, (te.prod, o.multiply, 1), "cumprod")
 
 
@@ -88,7 +88,7 @@ def _by_chunks(source: Tensor, at: int, lengths: tuple[int, int], kind: Any, exc
         reached = o.less(k, place) if exclusive else o.less_equal(k, place)
         return reduce(element([*i[:at], 0, *i[at + 2 :]], number * chunk + k, reached), axis=k)
 
-    # Each thread goes through its own few terms.
+    # Each thread sums its own few terms.
     alone = {"thread_per_sum": True}
     inner = compute([*before, count, chunk, *behind], within, "T_scan_chunk", "comm_reduce", alone)
     total = compute(

@@ -268,7 +268,7 @@ def ravelled(indices: Sequence[Any], shape: Sequence[Any]) -> Any:
 def unravelled(flat: Any, shape: Sequence[Any]) -> list[Any]:
     """The indices of the element at place `flat` of a shape."""
     found: list[Any] = []
-    if any(known(n) == 0 for n in shape):  # without elements, there is no place
+    if any(known(n) == 0 for n in shape):  # an empty tensor has no positions
         return [o.const(0)] * len(shape)
     for n in reversed(shape[1:]):
         found.append(o.floormod(flat, n))

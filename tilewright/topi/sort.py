@@ -167,7 +167,7 @@ def _sorted(
     padded = max(2, 1 << (length - 1).bit_length())
 
     def element(row: Any, i: Any) -> Expr:
-        if not count:  # there is no row
+        if not count:  # the tensor has no rows
             return o.const(0, source.dtype)
         rest: list[Any] = []
         for n in reversed(shape):

@@ -34,7 +34,7 @@ def get_const_int(expr: Any) -> int:
 
 
 def get_const_tuple(in_tuple: Sequence[Any]) -> tuple[int | Expr, ...]:
-    """A shape with its constants as Python integers; sizes that are known only at the call stay as they are."""
+    """Return a shape with its constants as Python integers; sizes known only at the call stay expressions."""
     found = [simplify(as_expr(e)) for e in in_tuple]
     return tuple(e.value if isinstance(e, IntImm) else e for e in found)
 

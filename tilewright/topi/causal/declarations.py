@@ -77,7 +77,7 @@ class CausalDeclaration:
     # Arguments
 
     def _size(self, name: str, multiple: int = 1) -> Any:
-        """A number that is known at the call, a multiple of another one."""
+        """A number that is known at the call: a multiple of `multiple`."""
         made = self.sizes[name] = size_var(name)
         return made if multiple == 1 else made * multiple
 
@@ -87,7 +87,7 @@ class CausalDeclaration:
         return made
 
     def _rows(self, name: str) -> Tensor:
-        """An argument of the shape of the result; its rows begin at multiples of elements that are loaded together."""
+        """An argument with the result's shape; its rows begin at multiples of the elements per load."""
         made = self._plain(self._shape(), self.of.dtype, name)
         strides = [self._size(f"{name}_{step}", self.of.together) for step in ("batch", "row")]
         self.binds[made] = decl_buffer(made.shape, made.dtype, name, strides=[*strides, 1])

@@ -172,7 +172,7 @@ def _weight_gradient_on_cpu(s: ScheduleHandle, of: Causal, d: CausalDeclaration)
 
 
 def _lanes(of: Causal) -> int:
-    """Neighbours in a vector; a number that divides the channels, so that every vector of them is whole."""
+    """Channels per vector, a divisor of the channels, so that every vector is whole."""
     lanes = _VECTOR_BYTES // (8 if of.sums == "float64" else 4)
     return gcd(lanes, of.channels) if of.last else lanes
 
@@ -192,7 +192,7 @@ def _vectors(s: ScheduleHandle, of: Causal, d: CausalDeclaration, into: Tensor, 
 
 
 def scheduled(of: Causal, target: Target) -> tuple[ScheduleHandle, list[Any], dict[Tensor, Any]]:
-    """The schedule of a pass, its arguments, and the buffers of arguments with rows that lie apart."""
+    """The schedule of a pass, its arguments, and the buffers of arguments with gaps between rows."""
     if of.last:
         part = (1, _TIMES_PER_PART, 1)
     else:

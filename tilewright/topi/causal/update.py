@@ -25,7 +25,7 @@ _sigmoid = TABLE["sigmoid"]
 
 
 class _Arguments(NamedTuple):
-    """Memory of a step, as statements access it; None for an argument that there is not."""
+    """The memory of a step, as statements access it; None for absent arguments."""
 
     x: Any
     weight: Any
@@ -92,7 +92,7 @@ def _on_gpu(ib: Any, of: CausalUpdate, batch: Any, arguments: _Arguments) -> Non
 
 
 def _step(ib: Any, of: CausalUpdate, i: Any, c: Any, a: _Arguments, whole: bool = True) -> None:
-    """The step of one channel. It reads all of the state before it writes any, so that threads wait but once."""
+    """The step of one channel. It reads the whole state before any write, so that threads wait only once."""
     before, new, kept = of.width - 1, of.times, of.kept
     row = i if a.rows is None else ib.let("row", a.rows[i])
     at = row if a.rows is None else ib.let("at", maximum(minimum(row, a.entries - 1), 0))

@@ -88,7 +88,7 @@ def _extent(axis: IterVar) -> int | None:
 
 
 def _factors(e: Expr) -> tuple[list[Load], list[Expr]] | None:
-    """The factors of a product, and the conditions without which it is 0; None for other expressions."""
+    """The factors of a product, and the conditions for it not to be 0; None for other expressions."""
     if isinstance(e, (n.IfThenElse, n.Select)):
         zero, inner = e.false_value, _factors(e.true_value)
         is_zero = isinstance(zero, n.FloatImm) and zero.value == 0
@@ -153,7 +153,7 @@ def _tables(
 
 
 def _connected(loops: Iterable[Var], parts: Iterable[list[Var]]) -> list[list[Var]]:
-    """The loops in groups: loops that one of `parts` has in common are in one group."""
+    """The loops in groups: loops of one of `parts` are in the same group."""
     group = {var: [var] for var in loops}
     for part in parts:
         for other in part[1:]:

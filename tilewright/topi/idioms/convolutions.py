@@ -234,7 +234,7 @@ def _slide(form: Bilinear, roles: tuple[int, ...], table: IndexTable) -> _Spatia
 
 
 def _step(of: np.ndarray, along: np.ndarray, fixed: np.ndarray) -> int:
-    """Return the step of an index per step of another one while a third one stays; 1 if the second one never moves."""
+    """Return the step of index `of` per step of index `along` while `fixed` stays; 1 if `along` never moves."""
     order = np.lexsort((along, fixed))
     together = np.flatnonzero((np.diff(fixed[order]) == 0) & (np.diff(along[order]) != 0))
     if not len(together):

@@ -42,7 +42,7 @@ def strategies_for(
     if not layer.is_gradient and isinstance(layer.workload, Conv2dLayer) and layer.workload.groups == 1:
         return
     if layer.reorders(op.shape) and layer.workload.terms < _COPY_TERMS:
-        return  # the result would be copied into its order, which takes longer than such short sums
+        return  # a copy of the result to its order takes longer than such short sums
     kind = type(layer.workload)
     general = next(t for t in ALL if t.kind is kind and t.strategy_name == GENERAL)
     able = [t for t in general.of_precision(precision) if t.covers(layer.workload, target)]

@@ -154,7 +154,7 @@ def _clamped(at: Expr, extent: Any) -> Expr:
 
 
 def _split(at: Expr) -> tuple[Expr, Expr]:
-    """Return the whole coordinate below `at`, and how far `at` lies beyond it."""
+    """Return the integer coordinate below `at`, and the distance from there to `at`."""
     low = o.call_of("floor", at)
     return o.cast("int32", low), at - low
 

@@ -15,7 +15,7 @@ from ..argument_checks import flag, integers, one_of, rank_of, same, tensor, wid
 
 _CUBIC = -0.75
 Tap = tuple[Expr, Expr]
-"""A whole coordinate, and its weight."""
+"""An integer coordinate, and its weight."""
 
 
 def affine_grid(data: Tensor, target_shape: Sequence[int]) -> Tensor:

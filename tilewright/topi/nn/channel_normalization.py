@@ -100,7 +100,7 @@ def _trained(
     moving: tuple[Tensor, Tensor],
     numbers: tuple[float, Any],
 ) -> list[Tensor]:
-    """Channels normalised by their own mean and variance, and the moving ones moved towards them."""
+    """Normalise channels by their own mean and variance, and move the moving averages towards these."""
     small, part = numbers
     if isinstance(part, bool) or not isinstance(part, (int, float)) or not 0 <= part <= 1:
         raise UserError(
@@ -146,7 +146,7 @@ class _Parts:
     per: int
 
     def split(self, i: Sequence[Any]) -> list[Any]:
-        """Indices with that of the channel as a group and a channel of it."""
+        """Replace the channel's index by the index of a group and of a channel in it."""
         c, per = i[self.channel], divisor(self.per)
         return [*i[: self.channel], floordiv(c, per), floormod(c, per), *i[self.channel + 1 :]]
 

@@ -1,4 +1,4 @@
-"""Correlation of two images: how alike patches of one are to patches around the same place of the other."""
+"""Correlation of two images: the similarity of patches of one to patches around the same place of the other."""
 
 from __future__ import annotations
 

@@ -82,7 +82,7 @@ def pool_grad(
 
 
 def _flat(pool: Pool, i: Sequence[Any]) -> Any:
-    """The place of an element among those of its image and channel."""
+    """The position of an element among the elements of its image and channel."""
     rows, columns = pool.dims
     return i[rows] * pool.data.shape[columns] + i[columns]
 

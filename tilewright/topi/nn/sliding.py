@@ -13,12 +13,12 @@ from ...expr import operators as o
 from ...expr.nodes import Expr
 
 Places = tuple[list[Any], list[Expr]]
-"""An index for each dimension, and the conditions under which there is one."""
+"""An index for each dimension, and the conditions for such an index to exist."""
 
 
 @dataclass(frozen=True)
 class Sliding:
-    """A number for each dimension: the distance of windows, how far the first one sticks out, that of its elements."""
+    """Numbers per dimension: the distance of windows, the overhang of the first one, the distance of elements."""
 
     strides: Sequence[Any]
     before: Sequence[Any]

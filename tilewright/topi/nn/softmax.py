@@ -93,7 +93,7 @@ def softmax(x: Tensor, axis: int = -1) -> Tensor:
     return rows.each(lambda row, at: part(*at) / total(*row), "T_softmax_norm", "softmax_output")
 
 
-fast_softmax = softmax  # the legacy approximation; this one is exact
+fast_softmax = softmax  # the legacy name of an approximation; this function is exact
 
 
 def softmax_common(x: Tensor, axis: int, use_fast_exp: bool = False) -> Tensor:

@@ -32,7 +32,7 @@ def rounded_once(value: Callable[..., Expr], *operands: Expr) -> Expr:
 
 
 def narrowed(total: Tensor, kind: DType) -> Tensor:
-    """Return sums as elements of type `kind`; sums of this type are returned as they are."""
+    """Convert sums to the type `kind`; sums of this type stay as they are."""
     if total.dtype == kind:
         return total
     made: Tensor = compute(total.shape, lambda *i: cast(kind, total(*i)), f"{total.op.name}_narrow", "elemwise")

@@ -68,7 +68,7 @@ class SlidingWindow:
 
 
 def numbers(value: Any, count: int, argument: str, primitive: str, least: int = 1) -> tuple[int, ...]:
-    """`value` as one whole number for each of `count` dimensions: a single one stands for all."""
+    """Return `value` as one integer per dimension, for `count` dimensions; a single integer stands for all."""
     each = tuple(value) if isinstance(value, (tuple, list)) else (value,) * count
     if len(each) != count or any(not isinstance(v, int) or isinstance(v, bool) or v < least for v in each):
         raise UserError(

@@ -23,7 +23,7 @@ from .window import numbers, padding_sides, positions
 
 _POINTS = [Fraction(n, d) for n, d in ((0, 1), (1, 1), (-1, 1), (2, 1), (-2, 1), (1, 2), (-1, 2))]
 _LARGEST = len(_POINTS) + 1
-"""Rows of the largest tile: more points would be so far apart that sums lose their precision."""
+"""Rows of the largest tile: with more points, distances between points are so large that sums lose precision."""
 
 _TRANSFORMED = "winograd_kernel"
 """The tag of transformed kernels."""

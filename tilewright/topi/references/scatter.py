@@ -109,7 +109,7 @@ def _cubic(x: float, a: float = -0.75) -> float:
 
 
 def _moved(place: float, size: int, mode: str, corners: bool) -> float:
-    """The element read for a place outside of the image, one reflection after the other"""
+    """The element to read for a place outside of the image, after repeated reflections"""
     if mode == "zeros":
         return place
     low, high = (0.0, size - 1.0) if corners else (-0.5, size - 0.5)

@@ -28,7 +28,7 @@ def take_python(a_np: np.ndarray, indices_np: np.ndarray, axis: int | None, mode
 
 
 def reverse_sequence_python(a_np: np.ndarray, lengths: np.ndarray, seq_axis: int, batch_axis: int) -> np.ndarray:
-    """The first lengths[b] elements of sequence b in reverse, the others as they are"""
+    """The first lengths[b] elements of sequence b in reverse, the others unchanged"""
     out = a_np.copy()
     for b, length in enumerate(lengths):
         here: list[slice | int] = [slice(None)] * a_np.ndim

@@ -74,7 +74,7 @@ def block_on_processors(s: ScheduleHandle, op: ComputeOp, out: Operation, tile: 
 
 
 def fits_blocks(op: ComputeOp) -> bool:
-    """Return whether sums can be computed in blocks: rows of them load the same vectors."""
+    """Return whether sums can be computed in blocks: rows of sums load the same vectors."""
     return bool(op.axis) and _sides(op) is not None
 
 
@@ -250,7 +250,7 @@ def _in_lines(s: ScheduleHandle, strip: Tensor) -> None:
 
 
 def _before(others: list[IterVar], axes: list[IterVar], place: int) -> list[IterVar]:
-    """The dimensions before the rows, such as that of a batch."""
+    """The dimensions before the rows, such as the batch."""
     return [a for a in others if axes.index(a) < place]
 
 

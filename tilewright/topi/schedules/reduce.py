@@ -268,7 +268,7 @@ def reads_rows_of_sums(op: ComputeOp) -> bool:
 
 
 def _vectors_of_terms(s: ScheduleHandle, op: ComputeOp, out: Operation, divides: bool, tile: ReductionTile) -> None:
-    """Vectors of neighbouring terms, added up for several sums at once: each is a chain of additions of its own."""
+    """Add vectors of neighbouring terms for several sums at once, because each sum is a separate chain of additions."""
     neighbours, row = count(out.axis[-1:]) if out.axis else 1, count(op.reduce_axis[-1:]) or 0
     height = tile.together or next((n for n in _TOGETHER if neighbours is not None and neighbours % n == 0), 1)
     fitting = max(n for n in (1, 2, 4) if n == 1 or (n * height <= _TOGETHER[0] and row >= 4 * n * LANES))

@@ -63,7 +63,7 @@ def given_outputs(outs: Any, primitive: str) -> list[Tensor]:
 
 
 def count(axes: Sequence[IterVar]) -> int | None:
-    """How many iterations the loops over `axes` have together, or None if that is known only at the call."""
+    """The number of iterations of the loops over `axes`; None if it is known only at the call."""
     each = [known(axis.dom.extent) if axis.dom is not None else None for axis in axes]
     return None if None in each else prod(n for n in each if n is not None)
 
