@@ -149,7 +149,7 @@ def _by_workload(pairs: Sequence[Pair]) -> dict[Workload, list[Pair]]:
 
 
 def _tell(path: Path, pairs: Sequence[Pair], problems: Sequence[SkippedLine]) -> int:
-    """Say which lines of a log are none, or that there is none; returns the exit status."""
+    """Report lines that are not records, or a log without records; returns the exit status."""
     print_lines([f"{path}:{problem.line}: skipped: {one_line(problem.reason)}" for problem in problems])
     if not pairs:
         print_lines([f"{path} holds no measurements"])

@@ -63,7 +63,7 @@ def _is_ssa(function: Function) -> bool:
 
 
 def _every(stmt: Stmt) -> Iterator[Stmt]:
-    """A statement and all statements inside it, with repetitions of shared statements."""
+    """A statement and all below it; one that occurs twice is yielded twice."""
     yield stmt
     for child in stmt.children():
         if isinstance(child, Stmt):

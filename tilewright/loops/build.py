@@ -280,7 +280,7 @@ class _Builder:
         return ScriptNest(self, found, renumbered(made, first), op, theirs).statement(bound)
 
     def producers(self, stage_id: int, axis: IterVar, bound: frozenset[Var], body: Stmt) -> Stmt:
-        """`body` behind the stages that are computed at the loop `axis`, within their allocations."""
+        """`body` after the stages that are computed at the loop `axis`, within their allocations."""
         inside = self.attached.get((stage_id, axis))
         if inside is None:
             return body

@@ -310,7 +310,7 @@ def call_intrin(dtype: Any, func_name: Any, *args: Any, span: Any = None) -> Exp
 
 
 def _prefetch(args: tuple[Any, ...]) -> Expr:
-    """Bring the cache line of an address into the cache; kinds and levels, which follow it, are hints of hints."""
+    """Bring the cache line of an address into the cache; the arguments for kind and level are ignored."""
     place = address_of(args[0]) if args and isinstance(args[0], Load) else args[0] if args else None
     if not isinstance(place, AddressOf):
         raise UserError(

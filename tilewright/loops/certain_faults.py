@@ -31,7 +31,7 @@ class _Scene:
     """The facts in the context of a statement.
 
     `ends` has the values of loops of constant extent, `ranges` the range of every loop, `values` the values of names.
-    `certain` tells whether the statement is reached at all when its conditions hold.
+    `certain`: if its conditions hold, the statement is certainly reached.
     """
 
     ends: dict[Var, tuple[int, int]]

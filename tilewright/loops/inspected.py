@@ -16,7 +16,7 @@ from .nodes import Allocate, Buffer, Stmt, Store, with_buffer
 
 @node()
 class Attribute(Stmt):
-    """A statement about which something is said. No part of the compiler reads it."""
+    """A statement with an attribute. The compiler does not read it."""
 
     node: Any
     attr_key: str

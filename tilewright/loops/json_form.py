@@ -174,7 +174,7 @@ class _Table:
 
 
 def _listed(kind: type) -> type:
-    """The class of the table that a class is or, for functions and programs with more to them, descends from."""
+    """The class in the table that a class equals or derives from."""
     return kind if kind in _FIELDS else next((base for base in kind.__mro__ if base in _FIELDS), kind)
 
 

@@ -19,7 +19,7 @@ class StorageLayout:
     The stride of such a dimension is the smallest one, not below the extent inside, that leaves the remainder
     `offset` when divided by `factor`. Rows that start in different banks of shared memory are made so.
 
-    A parameter may have strides of its own instead, `given`, and a `start`: the passed array's.
+    A parameter may have the strides `given` and the `start` of the passed array instead.
 
     A `fragment` is distributed over the lanes of a warp. An index is then the place among the sums that one lane holds,
     and only the lane that holds an element may access it.

@@ -93,8 +93,8 @@ class Batch:
     ) -> Iterator[tuple[Job, Outcome]]:
         """Yield each job with its outcome when the job is done; `resolve` returns a target with all limits.
 
-        Batches of a `feed` may be empty: the next one is asked for at once, and later ones whenever there is something
-        to be read.
+        Batches of a `feed` may be empty. After a batch with jobs, the next is requested at once. After an empty one, it
+        is requested when the feed or a process has sent something, or a time limit has passed.
         """
         source = iter(batches)
         size: int | None = 0  # size of the latest batch; None: there are no more

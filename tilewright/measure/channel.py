@@ -85,7 +85,7 @@ class Channel:
     def exchange(self, message: Any) -> None:
         """Send a message, and receive meanwhile: two ends that only send would wait for each other forever.
 
-        `holds_message` then reports messages that the descriptor does not.
+        Then the descriptor may not be readable although a message waits: ask `holds_message`.
         """
         if self.closed:
             raise BrokenPipeError(errno.EPIPE, "the channel is closed")

@@ -179,9 +179,10 @@ _guarded: set[int] = set()
 
 
 def tuner_mark() -> str:
-    """The mark of this tuner's processes; the first time, a guard is started that ends them when it is gone.
+    """The mark of this tuner's processes.
 
-    Below a worker, the mark is that of its tuner.
+    The first call starts a guard, which ends these processes when the tuner is gone. Below a worker, the mark is that
+    of its tuner.
     """
     inherited = os.environ.get(TUNER)
     if inherited is not None:

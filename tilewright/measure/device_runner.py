@@ -176,7 +176,7 @@ class DeviceRunner:
     def _check(
         self, request: RunRequest, arrays: list[GuardedArray], first: list[np.ndarray] | None = None
     ) -> list[np.ndarray]:
-        """Compare the outputs, and return them; `first` has the outputs compared before the kernel was timed.
+        """Compare the outputs, and return them; `first`: the outputs as compared before the timing.
 
         At the end, and if outputs are wrong, check inputs and guards, too.
         """

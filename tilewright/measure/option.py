@@ -151,8 +151,7 @@ def measure_option(builder: str | LocalBuilder = "local", runner: Any = "local",
 
     A runner may be the script's own, a subclass of `autotvm.measure.Runner`.
 
-    There are no `others`: the first scripts gave the runner's options here, and get an error that names their new
-    place.
+    `others` only catches old arguments, with an error that names their new place.
     """
     if others:
         known = {field.name for field in fields(LocalRunner)}

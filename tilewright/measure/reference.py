@@ -1,7 +1,7 @@
 """References: random inputs, expected outputs, and tolerances.
 
 The expected values come from the declaration of the tensors, evaluated by NumPy in float64: no schedule, no loops and
-no generated code stand between. They are computed once a declaration and kept in a file.
+no generated code stand between. They are computed once per declaration and kept in a file.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def describe(args: Sequence[Any], rounding: float = 0.0) -> CheckSpec:
 
 
 def tolerance(sums: Sequence[tuple[int, float]], rounding: float = 0.0) -> float:
-    """The allowed relative error after `sums`: the number of terms and the machine epsilon of each sum.
+    """The allowed relative error. `sums`: (number of terms, machine epsilon) of each sum.
 
     Rounding errors add up like a random walk, in the type of each sum. Eight of its steps leave room for any order of
     summation, and one missing term of several thousand is still far outside. Stored values, and operands with the

@@ -1,10 +1,10 @@
 """Measuring: jobs in, outcomes out, building and running at the same time.
 
-    jobs ──► pool of forked builders ──► server ──► one runner a device ──► outcomes, as they come
-                 └──► reference, once a workload ──► file ──────┘
+    jobs ──► pool of forked builders ──► server ──► one runner per device ──► outcomes, as they come
+                 └──► reference, once per workload ─► file ─────┘
 
-A candidate that does not build, loops for ever, faults, crashes, is killed or computes something else costs itself
-only.
+A candidate that does not build, loops for ever, faults, crashes, is killed or computes something else affects no other
+candidate.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
     jobs ──► this process: schedule and loop nest ──► worker: machine code and runs ──► outcomes
 
-A candidate that loops for ever, crashes or is killed there costs itself only: the worker is started again. Templates
-run in this process, one at a time: a template that never ends, never ends the search.
+A candidate that loops for ever, crashes or is killed there affects no other candidate: the worker is started again.
+Templates run in this process, one at a time: a template that does not return blocks the search.
 """
 
 from __future__ import annotations

@@ -15,8 +15,8 @@ from .driver import Handle
 class AccessReports:
     """The memory in which kernels report indices that would leave a buffer: one number per index that is checked.
 
-    A number is 0, or twice the index and 1. While launches are recorded, nothing can be looked at: a replay reports
-    nothing, but makes no such access either.
+    A number is 0, or 2 × index + 1. While launches are recorded, reports cannot be read. A replay skips the access,
+    too, but reports nothing.
     """
 
     def __init__(self, entry: EntryPoint, on: Device) -> None:
@@ -38,7 +38,7 @@ class AccessReports:
         return self.held.handle
 
     def noted(self, slot: int) -> None:
-        """Take down a check that host code itself has made, and that fails."""
+        """Record a failed check of host code."""
         self.from_host.add(slot)
 
     def reported(self) -> None:

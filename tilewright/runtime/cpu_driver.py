@@ -70,7 +70,7 @@ class CpuDriver(Driver):
             raise DeviceError(f"cpu({index}) cannot allocate {size:,} bytes: {error}", "OUT_OF_MEMORY") from error
 
     def free(self, index: int, handle: Handle) -> None:
-        """NumPy does that."""
+        """Do nothing: NumPy frees the memory."""
 
     def write(self, index: int, handle: Any, data: np.ndarray) -> None:
         handle.bytes[: data.nbytes] = data
@@ -90,7 +90,7 @@ class CpuDriver(Driver):
         return HostMemory(handle.bytes[offset:]), 0
 
     def sync(self, index: int) -> None:
-        """The host has always finished."""
+        """Do nothing: host work is synchronous."""
 
     def load(self, program: CompiledProgram, index: int) -> dict[str, Launcher]:
         return load_kernels(program)

@@ -45,8 +45,8 @@ class _Streams(threading.local):
 class _Gpu:
     """One GPU: its primary context, which other libraries of the process share, and each thread's stream.
 
-    `with gpu:` makes the context current, and then the thread's own again: other libraries read off it which GPU is
-    theirs.
+    `with gpu:` makes the context current, and afterwards restores the thread's own. Other libraries find their GPU by
+    it.
     """
 
     def __init__(self, index: int) -> None:

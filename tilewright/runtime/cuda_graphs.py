@@ -36,8 +36,8 @@ class Gpu(Protocol):
 class GraphTimer:
     """Times runs recorded into a CUDA graph, so that the gaps between launches from Python do not count.
 
-    The clock starts while the GPU is still busy with something that does not count, a run or `before`. Otherwise it
-    would also measure how long the host takes to start the graph.
+    The clock starts while the GPU is busy with an uncounted run or with `before`. Otherwise it would also measure how
+    long the host takes to start the graph.
     """
 
     def __init__(self, gpu: Gpu, run: Callable[[], None], before: Callable[[], None] | None) -> None:
@@ -69,9 +69,9 @@ class GraphTimer:
         return seconds
 
     def _lead(self) -> int:
-        """The number of runs of the shortest graph that keeps the GPU busy until the timed ones are there.
+        """The number of runs of the shortest graph that keeps the GPU busy until the timed graphs arrive.
 
-        The longest if none does; the shortest if the time of a run is not yet known.
+        If no graph is long enough, the longest; if the time of a run is not yet known, the shortest.
         """
         return min((size for size in self.graphs if size * self.each >= _LEAD), default=max(self.graphs))
 
@@ -120,7 +120,7 @@ class GraphTimer:
         return executable
 
     def _recorded(self, number: int) -> Any:
-        """The graph that the runs make, of a capture that has begun."""
+        """Record the runs in the capture that has begun; end it, and return its graph."""
         self.gpu.recording = True
         try:
             with self._on_stream():

@@ -1,7 +1,7 @@
 """The DLPack protocol: how arrays of different libraries share memory, on the host and on NVIDIA GPUs.
 
 A capsule holds a C struct that describes the memory, with a function that the consumer calls when it is done.
-Here these are read and made through ctypes, so that every type (bfloat16 too) and strides pass.
+Here, `ctypes` reads and makes capsules, so all types (bfloat16 too) and strides work.
 """
 
 from __future__ import annotations

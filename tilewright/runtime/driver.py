@@ -137,7 +137,7 @@ class Driver(ABC):
         """Let work that another library puts into `stream` wait for all that was started here."""
 
     def consumer_stream(self, index: int) -> int | None:
-        """The stream that another library's work must be ordered before, as DLPack numbers them; None for none."""
+        """Our stream, in DLPack's numbering, for a producer to order its work before; None if there is none."""
         return None
 
     def await_stream(self, index: int, stream: int) -> None:  # noqa: B027  # nothing to do without streams

@@ -20,7 +20,7 @@ from .layout import reach
 def from_dlpack(source: Any, read_only: bool = False) -> NDArray:
     """The array of another library, sharing its memory, strides included.
 
-    With `read_only`, also one that must not be written: then that is up to the caller.
+    With `read_only`, accepts read-only arrays; the caller must not write them.
     """
     if is_masked(source):
         raise UserError("a masked array cannot share its mask", fix="give the masked places a value: x.filled(0)")

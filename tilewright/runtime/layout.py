@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class _Mark:
-    """Stands for something, by its identity alone."""
+    """A marker that is compared by identity."""
 
     __slots__ = ("__weakref__",)
 

@@ -312,7 +312,7 @@ class Module:
         return found
 
     def implements_function(self, name: str, query_imports: bool = False) -> bool:
-        """Whether the module has a function of that name; with `query_imports`, or an imported module."""
+        """Whether the module has a function of that name or, with `query_imports`, an imported module has one."""
         mine = isinstance(name, str) and (name == LEGACY_ENTRY or name in self._entries)
         further = flag(query_imports, "query_imports", "implements_function")
         imported = [m for m in self.imported_modules if isinstance(m, Module)] if further else []
@@ -440,9 +440,9 @@ class Module:
 def load_module(path: str | os.PathLike[str], fmt: str = "") -> Module:
     """The module in a file that `save` or `export_library` wrote; its devices are looked for when it is first called.
 
-    A library that was linked from several modules' object files is the first one, which imports the others. A module is
-    code, which runs when it is called: load only files that you trust. Raises UserError for a file that holds no
-    module, or has damaged or edited content.
+    A library of several modules loads as the first, which imports the others. A module is code, which runs when it is
+    called: load only files that you trust. Raises UserError for a file that holds no module, or has damaged or edited
+    content.
     """
     first, *others = [Module(program) for program in read_programs(path)]
     for module in others:

@@ -1,4 +1,4 @@
-"""OpenCL devices through pyopencl; without a GPU, PoCL makes the CPU one."""
+"""OpenCL devices through pyopencl; without a GPU, PoCL makes the CPU a device."""
 
 from __future__ import annotations
 

@@ -82,7 +82,7 @@ class OpenMpTeam:
         at_fork(after_in_child=self._after_fork)
 
     def start(self) -> int:
-        """Have the threads usable; returns the address of the function that runs a loop on them."""
+        """Prepare the threads if needed; returns the address of the function that runs a loop on them."""
         if self.lost:
             POOL.start()
         code = POOL.code()

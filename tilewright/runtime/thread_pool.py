@@ -162,7 +162,7 @@ class ThreadPool:
                 self.start()
 
     def start(self) -> int:
-        """Have the threads running; returns the address of the function that runs a loop on them."""
+        """Start the threads if needed; returns the address of the function that runs a loop on them."""
         with self._lock:
             compiled = _code()  # concurrent threads must get the same object
             if not self.ready:
@@ -178,7 +178,7 @@ class ThreadPool:
             return _code()
 
     def functions(self) -> dict[str, int]:
-        """Have the threads running; returns the addresses of all functions that code calls to use them."""
+        """Start the threads if needed; returns the addresses of all functions that code calls to use them."""
         self.start()
         return _code().functions
 

@@ -108,10 +108,10 @@ class _PythonPrinter(ExprPrinter):
 
 
 class _Program:
-    """The lines of a program, as far as they are written.
+    """The lines written so far.
 
-    The variables that a program declares are known by their names. Without them the program is a function of the
-    outputs, from which it takes the other tensors.
+    The variables that a program declares are known by their names. Without variables, the program is a function of the
+    outputs and takes the other tensors from them.
     """
 
     def __init__(
@@ -192,7 +192,7 @@ class _Program:
     # Names
 
     def _known(self, stage: int) -> str:
-        """The variable of a stage's tensor. If the program has no variable, the tensor is read from a reader."""
+        """The variable of a stage's tensor. If the program has none, the tensor is taken from a reader."""
         name = self.tensors[stage][0]
         if stage in self.known or stage not in self.begun.stages:
             return name

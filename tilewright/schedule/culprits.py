@@ -93,7 +93,7 @@ def _at_fault(error: UserError, marks: Sequence[StepMark]) -> Sequence[StepMark]
 def step_at_fault(error: UserError, scheduled: bool) -> str:
     """Return the step that logs name for an error: the first that it names, or the primitive that raised it.
 
-    The line of the primitive follows, unless the schedule was complete (`scheduled`).
+    The line of the primitive is added, unless the error came after the schedule was complete (`scheduled`).
     """
     if error.steps or scheduled or not error.where:
         return error.steps[0] if error.steps else error.primitive

@@ -165,7 +165,7 @@ class ScheduleHandle(ScheduleViews, KeptSteps):
 
     @property
     def stage_map(self) -> dict[Operation, StageHandle]:
-        """The stage of every operation that is or was one's."""
+        """Each present or former operation, with its stage."""
         return {op: StageHandle(self, i) for op, i in self.value.stage_of.items()}
 
     def cache_read(self, tensor: Tensor, scope: str, readers: Any) -> Tensor:

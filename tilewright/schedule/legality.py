@@ -183,7 +183,7 @@ def attached_to(schedule: Schedule, stage: Stage, axis: IterVar) -> tuple[Stage,
 
 
 def script_nest(stage: Stage, op: ScriptOp, axis: IterVar) -> int | None:
-    """The number of the nest of a script's text that a loop came from; None for a loop without a source."""
+    """The number of the nest in a script's text that a loop came from; None for one that `fuse()` made without axes."""
     while axis not in op.loop_axes:
         above = next(r.above for r in stage.relations if axis in r.below)
         if not above:
@@ -211,7 +211,7 @@ def in_one_nest(stage: Stage, axes: Sequence[IterVar], primitive: str) -> None:
 
 
 def enclose(stage: Stage, axis: IterVar, other: IterVar) -> bool:
-    """Whether one of two loops of a stage is inside the other, which is true for all loops of a computation."""
+    """Whether one of two loops encloses the other. In a stage that is no script, this is always true."""
     op = stage.op
     if not isinstance(op, ScriptOp):
         return True

@@ -39,8 +39,8 @@ def reference(
     """The values of `outputs`, given the values of the tensors (and size variables) that they depend on.
 
     Floating-point tensors are computed in `dtype` for any type of theirs; integers keep their type, and wrap. Raises
-    UserError for an input that is missing or has another shape. Also if a declaration reads outside a tensor, or
-    divides an integer by zero.
+    UserError for an input that is missing or has another shape. Raises it also if a declaration reads outside a tensor,
+    or divides an integer by zero.
     """
     wanted = [outputs] if isinstance(outputs, Tensor) else list(outputs)
     graph = _Graph(inputs, np.dtype(dtype))

@@ -1,6 +1,6 @@
 """Rules of minima, maxima, choices and conditions of one another, for the simplifier that users call.
 
-Lowering does without them: programs that are printed keep the form in which they were written.
+Lowering does not use them: programs that are printed keep the form in which they were written.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@
     min(x + 10, y + 1) - min(x, y - 9)  ->  10
     select(c, y, z) - y          ->  select(c, 0, z - y)
 
-Users who ask the analyzer to simplify get it. Lowering does without: it meets few such sums, and its programs keep the
-form in which they were written. A step is taken if the result is smaller, or if no step leads back.
+Users who ask the analyzer to simplify get it. Lowering does not use it: it meets few such sums, and its programs keep
+the form in which they were written. A step is taken if the result is smaller, or if no step leads back.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Regions that indices sweep while variables take all of their values: exactly, from within, and from without."""
+"""Regions that indices sweep while variables take all of their values: exactly, or by an inner or outer bound."""
 
 from __future__ import annotations
 

@@ -116,7 +116,7 @@ def tune_tasks(
 
 
 def _go(campaign: Campaign, tuners: Sequence[Tuner], callbacks: Sequence[Callback]) -> None:
-    """Let a campaign measure; each tuner tells its trials to the callbacks, and then has the results of its run."""
+    """Run a campaign; tuners report trials to the callbacks, then receive the results."""
     pairs = list(zip(campaign.runs, tuners, strict=True))
     for run, made in pairs:
         made.n_trial, made.early_stopping = run.options.trials, run.options.early_stopping or 1e9

@@ -89,18 +89,18 @@ def pragma(schedule: Schedule, stage: Stage, axis: IterVar, key: str, value: Any
     `auto_unroll_max_step=N` unrolls loops below `axis` if body times extent stays within N steps, and
     `unroll_explicit=0` leaves that to the back end's compiler. `resident_blocks=N`, for a loop bound to a hardware
     index, limits the registers of a thread so that N blocks fit a multiprocessor. It is the second operand of CUDA's
-    `__launch_bounds__`. There are fewer blocks if a thread would spill 64 bytes. Other targets have no such limit.
-    With `whole_words=1`, for such a loop, CUDA's compiler selects between a whole word and a border's zeros, then
-    unpacks its 16-bit floats. It predicates fewer instructions, so more loads may be under way at a time. With
-    `whole_words=2`, words of a tensor that the kernel does not write are loaded by one instruction under that choice.
-    `guarded_reads=1`, for any loop of a stage, restricts the stages that it reads to the iterations that its guards
-    permit. This matters if loops run further than the axis that they split. For example, a tile that reaches beyond its
-    group of rows computes only rows of that group. `nontemporal_stores=1` makes CPUs write whole vectors to memory past
-    their caches, in the loop and below it. It is for results larger than the caches, which are then not read before
-    they are overwritten. `import_c` and `import_llvm` add functions that the program calls. Their source, or the path
-    of a file, is C, compiled by the system's compiler, or LLVM IR. "unroll" and "vectorize" are the primitives of these
-    names. A key that nothing here reads draws a warning, and stays with the loop as an annotation, for passes of one's
-    own. Raises UserError for a key that is not text, and for a value that is not the required integer or text.
+    `__launch_bounds__`. There are fewer blocks if a thread would spill 64 bytes. Other targets have no such limit. With
+    `whole_words=1`, for such a loop, CUDA's compiler selects between a whole word and a border's zeros, then unpacks
+    its 16-bit floats. It predicates fewer instructions, so more loads may be under way at a time. With `whole_words=2`,
+    one predicated instruction also loads each word, if the kernel does not write the tensor. `guarded_reads=1`, for any
+    loop of a stage, restricts the stages that it reads to the iterations that its guards permit. This matters if loops
+    run further than the axis that they split. For example, a tile that reaches beyond its group of rows computes only
+    rows of that group. `nontemporal_stores=1` makes CPUs write whole vectors to memory past their caches, in the loop
+    and below it. It is for results larger than the caches, which are then not read before they are overwritten.
+    `import_c` and `import_llvm` add functions that the program calls. Their source, or the path of a file, is C,
+    compiled by the system's compiler, or LLVM IR. "unroll" and "vectorize" are the primitives of these names. A key
+    that nothing here reads draws a warning, and stays with the loop as an annotation, for passes of one's own. Raises
+    UserError for a key that is not text, and for a value that is not the required integer or text.
     """
     if isinstance(key, str) and key in _PRIMITIVES:
         return _PRIMITIVES[key](schedule, stage, axis)

@@ -21,7 +21,7 @@ def bind(schedule: Schedule, stage: Stage, axis: IterVar, thread: IterVar) -> tu
     The threads of a block combine their parts of a reduction loop (a cross-thread reduction). Each of them gets the
     result, and the first one stores it to memory that several threads see. Binding a bound axis again replaces the
     binding, with a warning. Raises UserError if `thread` is no thread axis, or another loop of the stage has the same
-    tag. Also for a reduction axis bound to blocks or virtual threads.
+    tag. Raises it also for a reduction axis bound to blocks or virtual threads.
     """
     has_loops(stage, "bind", inlined=True)
     loop = leaf(stage, axis, "bind")

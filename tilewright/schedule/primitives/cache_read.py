@@ -24,9 +24,9 @@ def cache_read(schedule: Schedule, tensor: Tensor, scope: str, readers: Sequence
         B[i] = A[i] + 1     ->     A.shared[ax0] = A[ax0]
                                    B[i] = A.shared[i] + 1
 
-    If a scan reads the tensor, the copy replaces its first rows, or the rows of its steps. For any scope, the copy is
-    in the scan's memory, and `tensor` gets separate memory. Returns the copy. Raises UserError if a reader does not
-    read the tensor.
+    If a scan reads the tensor, the copy replaces its first rows, or the rows of its steps. For any `scope`, the copy
+    lies in the scan's memory, and `tensor` gets separate memory. Returns the copy. Raises UserError if a reader does
+    not read the tensor.
     """
     kind = memory_scope(scope, "cache_read", tensor.name)
     source = schedule.stage_of[tensor.op]

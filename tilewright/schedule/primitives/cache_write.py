@@ -97,7 +97,7 @@ def _values(
 
 
 def _on_axes_of_cache(stage: Stage, values: dict[IterVar, Expr], whole: bool = False) -> dict[Any, Expr]:
-    """The values of a stage's axes, each simplified by itself unless they are to be simplified as a `whole`."""
+    """The values of a stage's axes; each is simplified separately, unless `whole`."""
     found = {a.var: cast(a.var.dtype, values[a]) for a in stage.op.axis}
     return found if whole else {var: simplify(value) for var, value in found.items()}
 

@@ -21,8 +21,8 @@ def fuse(schedule: Schedule, stage: Stage, *axes: IterVar) -> tuple[Schedule, It
 
     With one axis it returns that axis; with none, a new outermost loop of extent 1. Thread bindings and pragmas of the
     axes are dropped. Stages computed at the axes move to the fused loop, with a warning for stages that were not at the
-    innermost of them. They are computed in each of its iterations until they are placed elsewhere. A loop fused from
-    data and reduction axes is one of the reduction. Elements get their first values in a loop of its own before it.
+    innermost of them. They are computed in each of its iterations until they are placed elsewhere. If data and
+    reduction axes are fused, the result is a reduction axis. A separate loop before it stores the initial values.
     Raises UserError if the loops are not neighbours.
     """
     has_loops(stage, "fuse", inlined=True)

@@ -20,7 +20,7 @@ def pipeline(schedule: Schedule, stage: Stage, depth: Any) -> tuple[Schedule, No
                                                use(T[k % 3])
                                            for k in range(2): use(T[(k + n - 2) % 3])
 
-    Takes effect if the stage is computed inside a serial loop; a depth of 1 is one copy, as without it. Raises
+    Takes effect if the stage is computed inside a serial loop. A depth of 1 is one copy, the default. Raises
     UserError for an output, for a stage that is not computed inside a loop, and for a depth that is no positive
     integer.
     """

@@ -23,8 +23,8 @@ def prefetch(schedule: Schedule, stage: Stage, tensor: Any, axis: IterVar, offse
 
     Reads of stages that are computed inside the loop count, too. A hint for the CPU: one instruction per cache line of
     the region. GPUs run without it. Raises UserError if the stage reads the tensor neither itself nor through others,
-    and for an offset that is no positive integer. Also for an axis that is no loop of the stage, or runs on threads or
-    as vectors.
+    and for an offset that is no positive integer. Raises it also for an axis that is no loop of the stage, or runs on
+    threads or as vectors.
     """
     has_loops(stage, "prefetch", inlined=True)
     known = _read(schedule, stage)

@@ -33,8 +33,8 @@ def rfactor(
     the remaining reduction loops of `stage`, beginning with loops that were never split or fused. It inherits the
     annotations of these loops, including a thread binding of the factored loop. `stage` starts over with its own data
     axes and one reduction axis. Returns the partial result(s). Raises UserError if `stage` is not a reduction, or its
-    reducer does not combine parts to the whole. Also if `axis` is not one of its reduction loops, or `factor_axis` is
-    not a dimension of the partial result.
+    reducer does not combine parts to the whole. Raises it also if `axis` is not one of its reduction loops, or
+    `factor_axis` is not a dimension of the partial result.
     """
     has_loops(stage, "rfactor")
     body = stage.op.values[0] if stage.op.values else None

@@ -58,8 +58,8 @@ def transform_layout(schedule: Schedule, stage: Stage, indices: Sequence[Expr]) 
         C[i, j] = B[i, j]                  C[i, j] = B[j // 4, i, j % 4]
 
     Returns the new data axes, which are the outermost loops; reduction loops stay inside. Raises UserError for an input
-    or an output, which have the caller's memory, and for a stage with split data axes. Also if the indices are no
-    one-to-one mapping of elements to places.
+    or an output, which have the caller's memory, and for a stage with split data axes. Raises it also if the indices
+    are no one-to-one mapping of elements to places.
     """
     plain_compute(schedule, stage, "transform_layout")
     old, indices = stage.op.axis, [as_expr(e) for e in indices]

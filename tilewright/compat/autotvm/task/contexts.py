@@ -59,7 +59,7 @@ class DispatchContext(metaclass=_Current):
     def _rank_inside(self, target: Target | None, workload: Any) -> tuple[bool, float] | None:
         """Whether this context's record was measured without a check, and its seconds; None if it knows nothing.
 
-        Unmeasured configurations come first: somebody chose them.
+        Unmeasured configurations come first: the user chose them.
         """
         return None if self._query_inside(target, workload) is None else (False, 0.0)
 
