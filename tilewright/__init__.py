@@ -1,6 +1,6 @@
 """Convolutions in one call, and the compiler behind them: declare a tensor computation, schedule it, run it, tune it.
 
-`tilewright.conv2d` and its kin take arrays of PyTorch, NumPy, CuPy and JAX. The compiler has the names of the legacy
+`tilewright.conv2d` and others take arrays of PyTorch, NumPy, CuPy and JAX. The compiler has the names of the legacy
 tensor-expression API. Everything is imported on first use, so that `import tilewright` stays quick.
 """
 

@@ -31,7 +31,7 @@ class Affine:
 
     @staticmethod
     def of(e: Expr) -> Affine:
-        """The linear form of `e` as it is written; sums that wrap, and all that is not linear, are atoms."""
+        """The linear form of `e` without simplification; sums that wrap, and nonlinear parts, are atoms."""
         if e.dtype is not INT32 and e.dtype != INT64 and type(e) is not IntImm:
             return Affine({e: 1}, 0, e.dtype)
         terms: dict[Expr, int] = {}

@@ -1,4 +1,4 @@
-"""Whether indices count through iterators by their digits: `detect_iter_map` and its kin of the legacy API.
+"""Whether indices count through iterators by their digits: `detect_iter_map` and related functions of the legacy API.
 
 Every index is rewritten to a sum of splits (see `iter_marks.py`). A quotient or a remainder of such a sum is one of its
 digits if the splits are the digits of one number. Sorted by scale, each scale is the product of the extents before.

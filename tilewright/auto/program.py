@@ -111,7 +111,7 @@ class AutomaticProgram:
         return simple, self.schedule(simple)
 
     def _separate(self, s: ScheduleHandle) -> None:
-        """Compute each stage in a kernel of its own, with one thread per element."""
+        """Compute each stage in a separate kernel, with one thread per element."""
         for op in self.flow.stored:
             if not isinstance(op, ComputeOp) or op.call is not None:
                 continue

@@ -55,7 +55,7 @@ def private_steps(stage: Stage, scope: MemoryScope) -> dict[IterVar, tuple[int, 
 
 
 def check_owners(stage: Stage, scope: MemoryScope, private: Container[IterVar] = ()) -> None:
-    """Raise UserError if blocks or threads each compute a part of `stage` that the others do not see.
+    """Raise UserError if each block or thread computes a part of `stage` that the others do not see.
 
     `private` are loops over parts that only their own threads need.
     """

@@ -111,7 +111,7 @@ def _multiplies(writer: CopyWriter) -> bool:
 
 
 def write_copies_where(writer: CopyWriter, s: If) -> bool:
-    """Write a guard around nothing but copies without a branch, as a condition of each; False for another one.
+    """Write a guard of only copies as a condition of each copy, without a branch; False for other guards.
 
     A branch would keep the compiler from interleaving the work of an iteration with the copies for a later one.
     Addresses are computed whether or not the condition holds.

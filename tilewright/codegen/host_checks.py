@@ -225,7 +225,7 @@ class ArgumentChecks:
 
 
 MOST_IN_PAIRS = 12
-"""Arguments that are compared pair by pair, in code of their own; more are sorted."""
+"""The most arguments that are compared pair by pair, in generated code; more arguments are sorted."""
 
 
 def _is_static(p: Buffer) -> bool:

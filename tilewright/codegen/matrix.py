@@ -237,7 +237,7 @@ class MatrixWriter:
                 self._line(f"{function}({self._sums()}, high[i][j]);")
 
     def _compute_again(self, first: str, count: int) -> None:
-        """Put the sums of the products of high parts in the place of non-finite ones."""
+        """Replace non-finite sums by the sums of the products of high parts."""
         function = self.writer.expr.helper(f"mma_{SINGLE[self.atom.name]}")
         with self._loop("i", self.pieces[0]):
             self._line(f"float again[{self.pieces[1]}][4];")

@@ -35,7 +35,7 @@ def read_often(e: n.Expr, sizes: dict[n.Expr, int]) -> frozenset[n.Expr]:
 
 
 def written_size(e: n.Expr, sizes: dict[n.Expr, int]) -> int:
-    """Count the nodes of an expression as often as they are written out."""
+    """Count the nodes of an expression in its written form, with repetitions."""
     return fold(e, sizes, lambda _, below: 1 + sum(below))
 
 

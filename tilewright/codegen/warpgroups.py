@@ -109,7 +109,7 @@ def _helper(writer: MatrixKernelWriter, made: tuple[str, str]) -> str:
 
 
 def _further(matrix: str, distance: int) -> str:
-    """A matrix at a byte offset from another one."""
+    """A matrix at a byte offset from another matrix."""
     return f"{matrix} + {distance >> 4}" if distance else matrix
 
 

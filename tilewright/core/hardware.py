@@ -194,7 +194,7 @@ class Multiprocessor:
     def peak(self, dtype: str) -> float:
         """Return the most operations of a type per cycle; 0 if they are not known.
 
-        Types without instructions of their own are computed in wider ones.
+        Types without own instructions are computed in wider types.
         """
         known = dict(self.peaks)
         kind = dtype.rstrip("0123456789").removeprefix("u")
@@ -319,7 +319,7 @@ class Hardware:
         """The matrix instructions for operands and sums of these types."""
         return tuple(s for s in self.matrix_shapes if (s.operands, s.accumulator) == (operands, accumulator))
 
-    # Rows are values: an option of a target (`-max_threads_per_block=512`) makes another one.
+    # Rows are values: an option of a target (`-max_threads_per_block=512`) makes another row.
 
     def with_level(self, name: str, **changes: Any) -> Hardware:
         """Return the hardware with a level changed. A missing level is not added."""

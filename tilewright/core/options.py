@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 UserPass = Callable[[Any], Any]
-"""A pass of the caller's, from a loop function to another one."""
+"""A caller's pass, from a loop function to a loop function."""
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ _views: dict[str, tuple[str, str]] = {}
 
 
 def hook_in(name: str, module: str, function: str) -> None:
-    """Let a function of a module make the view `name` from here on."""
+    """Let a function of a module make the view `name` from now on."""
     _views[name] = module, function
 
 

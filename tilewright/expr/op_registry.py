@@ -102,7 +102,7 @@ def register_intrin_lowering(op_name: Any, target: str, *, f: Rule | None = None
     op_name
         The intrinsic, known ("tir.exp") or declared by `register_op_attr`.
     target
-        "cuda", "opencl" or "llvm"; "default" for targets that have no rule of their own.
+        "cuda", "opencl" or "llvm"; "default" for targets without their own rule.
     f
         The rule; without one, the call returns a decorator.
     level

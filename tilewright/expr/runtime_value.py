@@ -104,7 +104,7 @@ class RuntimeValue:
             raise refusal("expression", "array_ufunc", self, ufunc)
         if not any(isinstance(x, np.ndarray) and x.ndim for x in inputs):
             return BUILD[_OPERATORS[name]](*(x.item() if isinstance(x, np.ndarray) else x for x in inputs))
-        # An array beside an expression: an array of expressions, one for each element.
+        # An operation of an array and an expression gives an array of expressions, one per element.
         return ufunc(*(_boxed(x) if isinstance(x, RuntimeValue) else x for x in inputs), dtype=object)
 
 

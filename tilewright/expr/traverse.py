@@ -35,7 +35,7 @@ def variables(*roots: Node) -> tuple[Var, ...]:
     found: list[Var] = []
     seen: set[Node] = set()
     stack: list[Node] = list(reversed(roots))
-    while stack:  # a walk of its own: no order but that of the leaves matters, and lowering asks often
+    while stack:  # a separate walk: only the order of leaves matters, and lowering asks often
         at = stack.pop()
         if at not in seen:
             seen.add(at)

@@ -59,7 +59,7 @@ class CandidateProcess:
         self._waiting: deque[tuple[str, PickledCandidate]] = deque()
         self._left = 0
         self._arrived: list[Any] = []
-        """Messages that arrived while another one was awaited."""
+        """Messages that arrived while another message was awaited."""
 
     def run(self) -> None:
         """Serve until the worker is gone."""

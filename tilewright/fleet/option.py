@@ -31,7 +31,7 @@ class RPCRunner(LocalRunner):
         Whether outputs are compared with a reference.
     insecure : bool
         Whether a scheduler on another host is used without TLS. Whoever reaches its port can then run code on all hosts
-        of the fleet, this one included.
+        of the fleet, including this one.
 
     Raises
     ------

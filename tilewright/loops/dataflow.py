@@ -372,7 +372,7 @@ def _region(index: Expr, conditions: tuple[Expr, ...]) -> AccessRegion | None:
 
 
 def feeds(source: Node, sink: Node) -> bool:
-    """Whether a statement may read another one's stores, by any name and in any iteration."""
+    """Whether a statement may read the stores of another statement, by any name and in any iteration."""
     stored = uses.written(source)
     return bool(stored) and any(buffer.overlaps(other) for buffer in uses.read(sink) for other in stored)
 

@@ -20,7 +20,7 @@ from .stage_nest import NestContext, StageNest
 
 
 class DeclaredNest(StageNest):
-    """Puts the statements of an intrinsic in the place of the tensorized loops.
+    """Puts the statements of an intrinsic in place of the tensorized loops.
 
     If the whole reduction is inside, that is the body. Else the reset replaces the store of first values, and the
     update runs in the loops of the reduction. Without a reset, the body computes the first iteration.

@@ -117,9 +117,9 @@ def _touches(stmt: Stmt, ranges: tuple[Range, ...], blocks: dict[ThreadTag, For]
 
 
 def _in_one_block(a: _Touch, b: _Touch, blocks: Facts) -> bool:
-    """Whether two accesses meet in elements that one block accesses, if in any: along some dimension.
+    """Whether two accesses can meet only within one block, according to some dimension.
 
-    `blocks` has the ranges of the variables that tell blocks apart.
+    `blocks` has the ranges of the variables that distinguish blocks.
     """
     if a.indices is None or b.indices is None or a.buffer is not b.buffer:
         return False

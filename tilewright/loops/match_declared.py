@@ -119,7 +119,7 @@ class Matcher:
     places: dict[Tensor, BufferRegion] = field(default_factory=dict)
     """The place of each tensor of the intrinsic."""
     scalars: dict[n.Var, n.Expr] = field(default_factory=dict)
-    """The values of the numbers that the intrinsic takes beside tensors."""
+    """The values of the intrinsic's scalar parameters."""
 
     def match(self, body: Sequence[n.Expr], values: dict[n.Var, n.Expr], sizes: Sizes) -> None:
         """Match all values of an element; `values`: the axes of the stage, in terms of the intrinsic's axes."""

@@ -47,7 +47,7 @@ def show_function(function: n.Function, indent: str = "") -> str:
 
 @deep
 def show_statement(stmt: n.Stmt) -> str:
-    """One statement by itself: variables from outside print by their names."""
+    """A single statement: variables from outside print by their names."""
     printer = _FunctionPrinter(n.Function("statement", (), stmt))
     printer.views.at.clear()
     printer.views.before.clear()

@@ -65,7 +65,7 @@ def structural_equal(lhs: Any, rhs: Any, map_free_vars: bool = False) -> bool:
     lhs, rhs
         Expressions, statements, functions, programs, ranges, axes, or lists and dicts of them.
     map_free_vars
-        Whether a variable that neither side defines may stand for another one on the other side, the same throughout.
+        Whether variables that neither side defines may correspond to each other, in the same way throughout.
     """
     return structural_mismatch(lhs, rhs, map_free_vars) is None
 

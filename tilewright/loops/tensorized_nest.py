@@ -18,7 +18,7 @@ from .stage_nest import NestContext, StageNest
 
 
 class TensorizedNest(StageNest):
-    """Puts a `Tensorized` in the place of the loops over the sums of a lane and the terms of the tile."""
+    """Puts a `Tensorized` in place of the loops over the sums of a lane and the terms of the tile."""
 
     def __init__(self, builder: NestContext, found: StageBounds, bound: frozenset[Var]) -> None:
         super().__init__(builder, found, bound)

@@ -41,13 +41,13 @@ class ThreadReductionNest(StageNest):
 
     @cached_property
     def _serial_from(self) -> int:
-        """The place of the first reduction loop that each thread runs by itself."""
+        """The place of the first reduction loop that each thread runs alone."""
         serial = (i for i, loop in enumerate(self.loops) if loop.axis.kind is AxisKind.REDUCE and loop.thread is None)
         return next(serial, len(self.loops))
 
     @property
     def _serial(self) -> bool:
-        """Whether each thread has several values to combine by itself."""
+        """Whether each thread has several values to combine alone."""
         return self._serial_from < len(self.loops)
 
     def _check_order(self) -> None:

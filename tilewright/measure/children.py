@@ -122,7 +122,7 @@ class Child:
                 kill_family(self.pid)
 
     def await_end(self, seconds: float) -> bool:
-        """Wait at most `seconds` until the process ends by itself; returns whether it did."""
+        """Wait at most `seconds` for the process to end on its own; returns whether it ended."""
         if not self.ended() and self._pidfd >= 0:
             wait([self._pidfd], time.monotonic() + seconds)
         return self.ended()

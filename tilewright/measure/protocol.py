@@ -112,7 +112,7 @@ class OpenFailed:
 
 @dataclass(frozen=True)
 class Accepted:
-    """The runner has read the request: from here on, all events are the candidate's doing."""
+    """The runner has read the request: from now on, the candidate causes all events."""
 
 
 @dataclass(frozen=True)

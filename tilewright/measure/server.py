@@ -44,7 +44,7 @@ from .runner import quiet, serve
 
 _START_SECONDS = 60.0
 _ATTEMPTS = 3
-"""How often a device may fail to open, one time after another, and a request may be lost by no fault of its own."""
+"""The most successive failures to open a device, and losses of a request through no fault of its own."""
 _SEND_SECONDS = 10.0
 _LEAVE_SECONDS = 5.0
 _REST_SECONDS = 1.0

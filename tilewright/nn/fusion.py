@@ -224,7 +224,7 @@ def _choose(
     chosen: list[tuple[Chain, Problem]] = []
     taken: set[Node] = set()
     for conv in convolutions:
-        if conv in taken:  # a branch of another one
+        if conv in taken:  # a branch of another convolution
             continue
         chain = chain_of(conv, static, taken)
         try:

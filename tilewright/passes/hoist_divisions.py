@@ -41,7 +41,7 @@ def _in_kernel(stmt: Launch) -> Launch:
 def _scope(body: Stmt, own: set[Var], known: set[Var], without: set[Any]) -> Stmt:
     """Return the body of a scope that defines the variables `own` and in which `known` ones are visible.
 
-    `without` are nodes that hold no divisions, as the scopes around this one found.
+    `without` has nodes without divisions, as found by the outer scopes.
     """
     counts: Counter[Expr] = Counter()
     _count(body, counts, without, {})

@@ -92,7 +92,7 @@ def target_of(function: Function) -> Target:
 
 
 def on_functions(name: str, step: Callable[[Function], Function]) -> NamedPass:
-    """A pass that rewrites each function by itself, attributes kept."""
+    """A pass that rewrites each function separately, and keeps attributes."""
 
     def run(program: Program) -> Program:
         made = []
@@ -307,7 +307,7 @@ class Sequential(NamedPass):
 
 
 def _names(required: Any) -> tuple[str, ...]:
-    """The names of the passes that one requires."""
+    """The names of the passes that a pass requires."""
     given = () if required is None else required
     if not isinstance(given, (list, tuple)) or not all(isinstance(each, str) for each in given):
         raise UserError(

@@ -97,7 +97,7 @@ def unguarded(stmt: Stmt, guards: Collection[Any]) -> Stmt:
 
 
 def _rest(loop: For, whole: int, extent: int, facts: Facts) -> Stmt:
-    """The iterations from `whole` on, in a variable of their own."""
+    """The iterations from `whole` on, with a new variable."""
     var = Var(loop.var.name, loop.var.dtype)
     start = add(loop.min, whole)
     body = substitute(loop.body, {loop.var: var})

@@ -130,7 +130,7 @@ ON_PROCESSORS: tuple[Pass, ...] = (
 """LLVM: functions of a CPU."""
 
 IN_C: tuple[Pass, ...] = tuple(step for step in ON_PROCESSORS if step is not mask_guarded_loops)
-"""C: the same, without masks, which its compiler makes by itself."""
+"""The passes for C: the same passes without masks, which C compilers make themselves."""
 
 OPTIONAL: frozenset[Pass] = frozenset(
     (

@@ -103,7 +103,7 @@ def on_vectors(body: Stmt, ramp: Ramp, var: Var, facts: Facts, masks: bool = Fal
 
 
 class _Vectorizer:
-    """Rewrites a loop body with `var` standing for all of its values at once."""
+    """Rewrites a loop body so that `var` represents all its values at once."""
 
     def __init__(self, var: Var, ramp: Ramp, facts: Facts, masks: bool) -> None:
         self.facts = facts

@@ -108,7 +108,7 @@ def grid(caption: str, heads: Sequence[str], rows: Sequence[Sequence[str]], mark
 
 
 def bar(share: float) -> Markup:
-    """Return a bar that fills `share` of its width; the page has the number beside it."""
+    """Return a bar that fills `share` of its width; the page shows the number next to it."""
     wide = f"{max(0.0, min(1.0, share)):.1%}"
     return Markup(f'<span class="of" aria-hidden="true"><span class="bar" style="width:{wide}"></span></span>')
 

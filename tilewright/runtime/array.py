@@ -26,7 +26,7 @@ _NOT_ON_A_DEVICE = (
 
 @refuses("array", _NOT_ON_A_DEVICE)
 class NDArray:
-    """An array on a device: row-major, or a view with strides of its own.
+    """An array on a device: row-major, or a view with other strides.
 
     `handle` is the driver's handle of its memory. `layout` and `kind` stand for (device, dtype, shape) and (device,
     dtype, dimensions), so that a call checks an argument by one comparison. `start` and `end` are the bounds of the

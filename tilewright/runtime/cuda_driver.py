@@ -226,7 +226,7 @@ class CudaDriver(Driver):
         return self.gpu(index).recording
 
     def _wait_for_stream(self, gpu: _Gpu) -> None:
-        """Plain copies wait for the default stream only; wait for another one first."""
+        """Plain copies wait only for the default stream, so wait for another stream first."""
         if gpu.stream:
             call("cuStreamSynchronize", gpu.stream)
 
@@ -256,7 +256,7 @@ class CudaDriver(Driver):
 
 
 def _order(gpu: _Gpu, first: int, then: int) -> None:
-    """Let future work in a stream wait for the present work of another one."""
+    """Let future work in a stream wait for the present work of another stream."""
     if first == then:
         return
     with gpu:

@@ -121,7 +121,7 @@ class Entry:
     def _run_python(self, run: Callable[..., Any], args: tuple[Any, ...]) -> Any:
         """Call host code that calls Python. The Python code may call this function again."""
         if self._running_in == get_ident():
-            return self._bind(self._on(args))(*args)  # with memory of its own between kernels
+            return self._bind(self._on(args))(*args)  # with separate memory between kernels
         self._running_in = get_ident()
         try:
             return run(*args)

@@ -50,7 +50,7 @@ def register_func(func_name: Any, f: Callable[..., Any] | None = None, override:
         The function. It is called with the program's arguments: buffers as `tvm.nd` arrays over the same memory,
         numbers and texts as such. Its result, if any, is the value of the call.
     override
-        Whether it may take the place of another one of that name.
+        Whether the function may replace another function with the same name.
 
     Returns
     -------

@@ -65,7 +65,7 @@ def match(root: type[Expr], *parts: Any) -> Pattern:
 def rule(
     root: Pattern, then: Callable[..., Any], *, when: Callable[..., bool] | None = None, domain: str = "int"
 ) -> Rule:
-    """A rewrite rule. `domain` is the type of the wildcards, for the harness that tests every rule by itself."""
+    """A rewrite rule. `domain` is the type of the wildcards, for the harness that tests each rule separately."""
     return Rule(root, then, when, domain)
 
 

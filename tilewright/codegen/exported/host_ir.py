@@ -129,7 +129,7 @@ def _no_memory(load: n.Load, mask: LLVMValue | None) -> LLVMValue:
 
 
 def embedded(archive: bytes) -> str:
-    """A module that holds the bytes of an archive in a section of its own."""
+    """A module with the bytes of an archive in a separate section."""
     text = "".join(f"\\{byte:02X}" for byte in archive)
     kind = f"[{len(archive)} x i8]"
     return (

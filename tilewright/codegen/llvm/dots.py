@@ -55,7 +55,7 @@ def write_dots(writer: LLVMDotWriter, stmt: Tensorized) -> bool:
 
 
 def _are_neighbours(stmt: Tensorized, indices: DotIndices) -> bool:
-    """Whether operands and sums lie as the instruction takes them; arrays with strides of their own may not."""
+    """Whether operands and sums have the instruction's order in memory, which arrays with strides may not have."""
     k, n = stmt.atom.k, stmt.atom.n
     return (
         all(indices.distance(stmt.a, {stmt.depth: i}) == i for i in range(k))

@@ -1,6 +1,6 @@
 """Math functions by name: instructions if available, own vector functions in float32, else the C library.
 
-- Instructions: sqrt, floor, ceil, trunc, round, nearbyint, fabs, copysign, popcount, clz, isnan and its kin.
+- Instructions: sqrt, floor, ceil, trunc, round, nearbyint, fabs, copysign, popcount, clz, isnan and similar tests.
 - float32: `float32.py` has one function per operation and number of lanes, inlined into its callers.
 - float64, and functions that `float32.py` lacks: the C library's function, one lane at a time; its accuracy is about 1
   ulp.
@@ -25,7 +25,7 @@ _LIBRARY = frozenset(
     "fmod atan2 hypot nextafter ldexp".split()
 )
 _ALIKE = {"exp2_normal": "exp2"}
-"""Functions that another one computes."""
+"""Functions that another function computes."""
 _PURE = "nounwind willreturn memory(none)"
 
 

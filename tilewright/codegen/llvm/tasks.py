@@ -128,7 +128,7 @@ def _holds(stmt: Stmt, loop: For) -> bool:
 
 
 def _same(a: Stmt, b: For) -> bool:
-    """Whether a loop is that one, regardless of pragmas."""
+    """Whether two loops are the same, regardless of pragmas."""
     return isinstance(a, For) and a.var is b.var and a.body is b.body
 
 

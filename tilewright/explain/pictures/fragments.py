@@ -14,7 +14,7 @@ Place = Callable[[int, int], tuple[int, int]]
 def fragments(atom: Atom) -> dict[str, tuple[int, int, Place]]:
     """For A, B and D: rows, columns, and the holder of each element (`core/atoms.py` has the rule).
 
-    For D alone if the hardware reads both operands from shared memory by itself.
+    For D alone if the hardware itself reads both operands from shared memory.
     """
     per, halves = atom.per_word, atom.halves
 

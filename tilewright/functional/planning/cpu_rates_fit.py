@@ -15,7 +15,7 @@ Layer = tuple[Problem, float, float]
 _START = np.log(np.array([5e-6, 1 / 30e9, 1 / 8e9]))
 """Starting values of the fit: logarithms of the seconds per call, per operation and per byte."""
 _FEWEST_LAYERS = 3
-"""The least number of layers for a kind to have rates of its own."""
+"""The least number of layers for a kind to have separate rates."""
 _FIT_STEPS = 40
 _OUTLIER = 2.0
 """The logarithm of the error beyond which a layer is ignored as an outlier."""

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from ..programs.executable import Executable
 
 _CONFIRMED = 2
-"""The number of best configurations to measure again at the end, beside the default one."""
+"""The number of best configurations to measure again at the end, in addition to the default."""
 TIMEOUT = 10.0
 """The most seconds to build a configuration, and to run it."""
 

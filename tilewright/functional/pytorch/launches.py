@@ -130,7 +130,7 @@ def _direct_in_parts(program: GpuProgram, fresh: Callable[[], Any], call: Operat
 
 
 def _is_plain(call: OperatorCall) -> bool:
-    """Whether a call has no tensors beside x and a weight."""
+    """Whether a call has no other tensors than x and a weight."""
     return call.weight is not None and call.bias is None and call.residual is None
 
 

@@ -41,7 +41,7 @@ def number() -> int:
 
 
 def _revive() -> None:
-    """Let PyTorch replace its second thread pool, beside OpenMP's, after a fork.
+    """Let PyTorch replace its second thread pool, which is not OpenMP's, after a fork.
 
     PyTorch does so at the first request for its number of threads; if two threads ask at once, one finds no pool.
     """

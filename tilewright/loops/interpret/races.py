@@ -2,7 +2,7 @@
 
 An actor is one thread in one epoch, as a number: block, epoch (barriers that the block has passed), thread. Two
 accesses of one element are ordered if one thread makes both, or if both threads are of one block and the epochs differ.
-A write that leaves the value as it is harms no one, and is not a race.
+A write that does not change the value is harmless, and not a race.
 """
 
 from __future__ import annotations
