@@ -27,7 +27,7 @@ def convert(value: Any, span: Any = None) -> Any:
 
     Returns
     -------
-    The converted `value`; everything else, such as a tensor, an expression or None, is returned as it is.
+    The converted `value`; everything else, such as a tensor, an expression or None, is returned unchanged.
     """
     if isinstance(value, (bool, int, float, np.bool_, np.number)):
         return const(value)

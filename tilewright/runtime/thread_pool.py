@@ -1,7 +1,7 @@
 """The threads that run the parallel loops of CPU code: as many as asked for, started when first needed.
 
 How they share a loop is in `thread_pool.ll`. A nested parallel loop runs in the present thread. So does a loop in a
-call from a second thread while the pool is busy. After a fork the child starts threads of its own.
+call from a second thread while the pool is busy. After a fork, the child starts its own threads.
 """
 
 from __future__ import annotations

@@ -52,7 +52,7 @@ class StepMark(NamedTuple):
 
 
 def marks_of(steps: Iterable[Step | StepMark]) -> tuple[StepMark, ...]:
-    """Return the marks of the steps of a schedule; a mark stays as it is."""
+    """Return the marks of the steps of a schedule; marks among them stay unchanged."""
     return tuple(step if isinstance(step, StepMark) else _mark(step) for step in steps)
 
 
@@ -110,7 +110,7 @@ def culprits(steps: Iterable[Step | StepMark], suspects: Iterable[Suspect]) -> l
 
 
 def describe(step: Step) -> str:
-    """A step as it is written in a program: `s[B].bind(i, threadIdx.x)`."""
+    """A step in the form of a program: `s[B].bind(i, threadIdx.x)`."""
     if step.primitive in _ON_SCHEDULE or not (step.given and isinstance(step.given[0], Stage)):
         return f"s.{step.primitive}({', '.join(_shown(value) for value in step.given)})"
     return f"s[{step.given[0].name}].{step.primitive}({', '.join(_shown(v) for v in step.given[1:] if v is not None)})"

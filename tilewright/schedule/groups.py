@@ -70,7 +70,7 @@ class StageGroup(Generic[S]):
         return self._outside()[0].attach_stage if len(placed) == 1 else None
 
     def _outside(self) -> list[S]:
-        """The stages that are not computed inside another one of the group, nor inlined; readers first."""
+        """The stages that are not inlined, nor computed inside another stage of the group; readers first."""
         ids = {stage.id for stage in self.stages}
         return [
             stage
@@ -99,7 +99,7 @@ class StageGroup(Generic[S]):
         return self
 
     def compute_root(self) -> StageGroup[S]:
-        """Compute the stages by themselves."""
+        """Compute the stages at the root."""
         with self._whole():
             for stage in self._outside():
                 stage.compute_root()

@@ -169,7 +169,7 @@ class ScheduleHandle(ScheduleViews, KeptSteps):
         return {op: StageHandle(self, i) for op, i in self.value.stage_of.items()}
 
     def cache_read(self, tensor: Tensor, scope: str, readers: Any) -> Tensor:
-        """A copy of `tensor` in `scope` memory, read by the stages of `readers` in its place; see the primitive."""
+        """A copy of `tensor` in `scope` memory, read by the stages `readers` instead; see the primitive."""
         self.stage_id(tensor, "cache_read")
         given = readers if isinstance(readers, (list, tuple)) else [readers]
         stages = [self.value.stages[self.stage_id(r, "cache_read")] for r in given]
@@ -321,7 +321,7 @@ class StageHandle(StageView):
         return self
 
     def compute_root(self) -> StageHandle:
-        """Compute the whole stage by itself."""
+        """Compute the whole stage at the root."""
         self._apply("compute_root")
         return self
 
@@ -398,7 +398,7 @@ class StageHandle(StageView):
         return list(self._apply("redeclare", name, options))
 
     def tensorize(self, var: IterVar, intrin: Any) -> StageHandle:
-        """Compute a loop and all loops inside it by a matrix instruction, or by an intrinsic of one's own."""
+        """Compute a loop and all loops inside it by a matrix instruction, or by a user's intrinsic."""
         self._apply("tensorize", var, intrin.name if isinstance(intrin, MatrixIntrin) else intrin)
         return self
 
@@ -421,5 +421,5 @@ class StageHandle(StageView):
 
 
 def create_schedule(ops: Any) -> ScheduleHandle:
-    """The default schedule of operations (or tensors, or lists of them): plain loops, every stage by itself."""
+    """The default schedule of operations (or tensors, or lists of them): plain loops, every stage at the root."""
     return ScheduleHandle(create(ops))

@@ -1,4 +1,4 @@
-"""Bodies as they are computed: every read of an inlined stage replaced by that stage's own expression."""
+"""Computed bodies: every read of an inlined stage is replaced by the expression of that stage."""
 
 from __future__ import annotations
 

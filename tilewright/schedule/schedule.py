@@ -1,6 +1,6 @@
 """The schedule as an immutable value: operations in frozen stages.
 
-A primitive takes a `Schedule` and returns another one. Stages refer to each other by id. `stage_of` maps every
+A primitive takes a `Schedule` and returns a new one. Stages refer to each other by id. `stage_of` maps every
 operation that a stage ever had to that id. So replacing a stage's operation, as `cache_write` does, leaves its readers
 unchanged.
 """
@@ -26,7 +26,7 @@ from .tensor_intrin import TensorIntrin
 
 @dataclass(frozen=True)
 class AtRoot:
-    """Computed by itself, before its readers."""
+    """Computed at the root, before its readers."""
 
 
 @dataclass(frozen=True)

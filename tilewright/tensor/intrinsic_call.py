@@ -83,7 +83,7 @@ class IntrinsicCall:
         return constant_value(substitute(axis.dom.extent, self.sizes)) if axis.dom is not None else None
 
     def element(self, own: Sequence[IterVar]) -> tuple[Expr, ...]:
-        """The values of an element; `own`: the last axes of the computation, in the place of the intrinsic's."""
+        """The values of an element; `own`: the last axes of the computation, which replace the intrinsic's."""
         op = self.intrin.op
         values: dict[Var, Expr] = {axis.var: const(0, axis.var.dtype) for axis in op.axis}
         values.update(self.sizes)

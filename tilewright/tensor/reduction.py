@@ -120,7 +120,7 @@ def ends_of(axes: Sequence[IterVar]) -> tuple[Expr, ...]:
 def comm_reducer(
     fcombine: Callable[..., Any], fidentity: Callable[..., Any], name: str = "reduce"
 ) -> Callable[..., Any]:
-    """Make a reduction of one's own.
+    """Make a new kind of reduction.
 
     Parameters
     ----------

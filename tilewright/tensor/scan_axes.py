@@ -20,7 +20,7 @@ _Place = tuple[int, int]
 
 
 def scan_fixed_points(scan: ScanOp) -> dict[IterVar, Expr]:
-    """Return 1 for each axis in `scan.spatial_axis_` along which no element reads another one's state, else 0.
+    """Return 1 for each axis in `scan.spatial_axis_` along which no element reads the state of another element, else 0.
 
     Parameters
     ----------

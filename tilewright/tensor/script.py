@@ -21,7 +21,7 @@ results."""
 class LoopNest(NamedTuple):
     """Loops directly inside each other, outermost first, with nothing in between; `parent` is the nest around them.
 
-    The range of none of them depends on another one of the nest.
+    No range of such a loop depends on another loop of the nest.
     """
 
     axes: tuple[IterVar, ...]

@@ -193,7 +193,7 @@ def _extent(axis: IterVar) -> Expr:
 class Tensor(TensorArithmetic):
     """A multi-dimensional value; `A[i, j]` (or `A(i, j)`) is one element of it, in an expression.
 
-    `A + B` and its kin on whole tensors are operators of the library, which broadcast.
+    `A + B` and other operators on whole tensors are operators of the library, which broadcast.
     """
 
     __slots__ = ("__weakref__", "op", "value_index")

@@ -51,7 +51,7 @@ def take(a: Tensor, indices: Tensor, axis: int | None = None, batch_dims: int = 
 
     Returns
     -------
-    A tensor with the dimensions of `indices` in the place of `axis`.
+    A tensor with the dimensions of `indices` in place of `axis`.
 
     Raises
     ------

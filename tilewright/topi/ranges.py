@@ -132,7 +132,7 @@ def _extents_in(shape: Any, kind: Any) -> list[Expr]:
 
 
 def shape(array: Tensor, dtype: Any = "int32") -> Tensor:
-    """Make a tensor that holds the extents of another one.
+    """Make a tensor that holds the extents of another tensor.
 
     Parameters
     ----------
@@ -156,7 +156,7 @@ def shape(array: Tensor, dtype: Any = "int32") -> Tensor:
 
 
 def ndarray_size(array: Tensor, dtype: Any = "int32") -> Tensor:
-    """Make a tensor without dimensions that holds the number of elements of another one.
+    """Make a tensor without dimensions that holds the number of elements of another tensor.
 
     Parameters
     ----------

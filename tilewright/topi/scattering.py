@@ -141,7 +141,7 @@ def scatter_nd(data: Tensor, indices: Tensor, updates: Tensor, mode: str = "upda
 
 
 def index_put(data: Tensor, indices: Sequence[Tensor], values: Tensor, accumulate: bool = False) -> Tensor:
-    """Copy a tensor, and write values to elements; each index has a tensor of its own.
+    """Copy a tensor, and write values to elements; each index has its own tensor.
 
     Parameters
     ----------

@@ -17,7 +17,7 @@ from .shapes import moved
 
 
 def adv_index(data: Tensor, indices: Sequence[Tensor]) -> Tensor:
-    """Take the elements, or parts, at first indices that each have a tensor of their own.
+    """Take the elements, or parts, at given first indices; each index has its own tensor.
 
     Parameters
     ----------

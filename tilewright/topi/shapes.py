@@ -44,7 +44,7 @@ def expand_dims(a: Tensor, axis: int, num_newaxis: int = 1) -> Tensor:
 
 
 def expand_like(a: Tensor, shape_like: Tensor, axis: Any) -> Tensor:
-    """Insert dimensions and repeat the tensor along them, to the shape of another one.
+    """Insert dimensions and repeat the tensor along them, to the shape of another tensor.
 
     Parameters
     ----------
@@ -219,7 +219,7 @@ def reshape(a: Tensor, newshape: Any) -> Tensor:
     a
         The tensor.
     newshape
-        The extents of the result; one of them may be -1, and follows from the others.
+        The extents of the result. One extent may be -1: it follows from the other extents.
 
     Returns
     -------

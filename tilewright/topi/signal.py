@@ -101,7 +101,7 @@ def stft(
     onesided
         Whether only the first n_fft // 2 + 1 frequencies are computed: frequencies of real signals mirror each other.
     output_shape
-        The shape of the result, by default derived from the others.
+        The shape of the result, by default derived from the other arguments.
 
     Returns
     -------

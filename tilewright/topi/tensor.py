@@ -35,7 +35,7 @@ def full(shape: Sequence[Any], dtype: Any, fill_value: Any) -> Tensor:
 
 
 def full_like(x: Tensor, fill_value: Any) -> Tensor:
-    """Make a tensor of one value, of the shape and type of another one.
+    """Make a tensor of one value, with the shape and type of another tensor.
 
     Parameters
     ----------
@@ -63,12 +63,12 @@ def ones(shape: Sequence[Any], dtype: Any = "float32") -> Tensor:
 
 
 def zeros_like(x: Tensor) -> Tensor:
-    """Make a tensor of zeros, of the shape and type of another one."""
+    """Make a tensor of zeros, with the shape and type of another tensor."""
     return full_like(x, 0)
 
 
 def ones_like(x: Tensor) -> Tensor:
-    """Make a tensor of ones, of the shape and type of another one."""
+    """Make a tensor of ones, with the shape and type of another tensor."""
     return full_like(x, 1)
 
 

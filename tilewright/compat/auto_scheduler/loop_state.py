@@ -33,7 +33,7 @@ class HasGraph(Protocol):
 
 @dataclass(frozen=True)
 class Iterator:
-    """A loop of a stage. `range` is None if the stage is computed inside another one and no bounds were inferred."""
+    """A loop of a stage. `range` is None if the stage is computed inside another stage and no bounds were inferred."""
 
     name: str
     range: Range | None = field(compare=False)
@@ -266,7 +266,7 @@ class State:
         self._take("SA", stage, self._loop(stage, iterator), factor, offset)
 
     def compute_at(self, stage: Any, target_stage: Any, target_iter: Iterator) -> None:
-        """Compute a stage inside a loop of another one."""
+        """Compute a stage inside a loop of another stage."""
         target = self._schedule.number(target_stage)
         self._take("CA", stage, target, self._loop(target_stage, target_iter))
 
@@ -275,7 +275,7 @@ class State:
         self._take("CI", stage)
 
     def compute_root(self, stage: Any) -> None:
-        """Compute a whole stage by itself."""
+        """Compute a whole stage at the root."""
         self._take("CR", stage)
 
     def cache_read(self, stage: Any, scope_name: str, reader_stages: Sequence[Any]) -> Operation:

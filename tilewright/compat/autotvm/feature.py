@@ -1,4 +1,4 @@
-"""The features of a schedule's loops in the legacy form, for cost models of one's own.
+"""The features of a schedule's loops in the legacy form, for users' cost models.
 
 A row per loop holds `["_itervar_", loop]`, `["_attr_", extent, depth, iterations around, inside, ...]` with a 1
 in the place of its kind, `["_arith_", additions, products, divisions]`, and for each access inside

@@ -24,7 +24,7 @@ def register_intrin_rule(
     Parameters
     ----------
     target
-        "cuda", "opencl" or "llvm"; "default" for targets that have no rule of their own.
+        "cuda", "opencl" or "llvm"; "default" for targets without their own rule.
     intrin
         The intrinsic's name, such as "exp".
     f

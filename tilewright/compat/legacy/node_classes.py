@@ -13,4 +13,4 @@ BinaryOpExpr = (*_ARITHMETIC, *CmpExpr, tir.And, tir.Or)
 ConstExpr = (tir.IntImm, tir.FloatImm, tir.StringImm)
 _ANY = "any_dim"
 Any = constructor(SizeVar, lambda span=None: SizeVar(_ANY, "int32"), "Any", lambda e: e.name == _ANY)
-"""A size that is unknown: each call makes another one."""
+"""An unknown size: each call makes a new variable."""

@@ -124,9 +124,9 @@ def compute_inline(schedule: Schedule, stage: Stage) -> tuple[Schedule, None]:
 
 
 def compute_root(schedule: Schedule, stage: Stage) -> tuple[Schedule, None]:
-    """Compute the whole of `stage` by itself, before its readers: the default.
+    """Compute all of `stage` at the root, before its readers: the default.
 
-    A stage that computes steps of a scan is computed by itself in each step.
+    A stage that computes steps of a scan is computed separately in each step.
     """
     if stage.is_placeholder:
         has_loops(stage, "compute_root")

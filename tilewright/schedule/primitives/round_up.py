@@ -149,7 +149,7 @@ def _is_zero(e: Expr) -> bool:
 
 
 def _reading_grown(schedule: Schedule, op: ComputeOp, grown: Mapping[int, Extents]) -> ComputeOp:
-    """The operation, reading the grown stages as they are now."""
+    """Return the operation with reads of the grown stages."""
 
     def redirect(e: Any) -> Any:
         if not isinstance(e, Load) or not isinstance(e.source, Tensor):

@@ -1,4 +1,4 @@
-"""tensorize: a matrix instruction, or an intrinsic of the user's, in the place of the innermost loops of a stage."""
+"""tensorize: a matrix instruction, or a user's intrinsic, in place of the innermost loops of a stage."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ..schedule import Schedule, Stage
 from ..tensor_intrin import TensorIntrin
 
 COPIES = {"load": "operands from shared memory", "store": "sums to memory"}
-"""Intrinsics of legacy programs that copy fragments; here the compiler copies by itself."""
+"""Intrinsics of legacy programs that copy fragments; here the compiler makes the copies."""
 
 
 def _check_copy(stage: Stage, intrin: str) -> None:

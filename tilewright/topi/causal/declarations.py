@@ -31,7 +31,7 @@ class CausalDeclaration:
     of : Causal
     part : tuple of int
         The times of a part of a gradient of the weights: lanes, rounds, and neighbouring times of a lane in a round.
-        Lanes have sums of their own, and take turns in each round.
+        Lanes have separate sums, and take turns in each round.
 
     Attributes
     ----------

@@ -115,7 +115,7 @@ def _step(ib: Any, of: CausalUpdate, i: Any, c: Any, a: _Arguments, whole: bool 
     conditions = [row >= 0, row < a.entries] if a.rows is not None else []
 
     def store(buffer: Any, time: Any, value: Any) -> None:
-        # Each by itself: all threads pass the barriers between them.
+        # Separate steps: all threads pass the barriers between them.
         if whole:
             buffer[at if buffer is a.state else i, c, time] = value
             return

@@ -173,7 +173,7 @@ def _linear(at: Expr, extent: Any, mode: str, corners: bool) -> list[Tap]:
 
 
 def _cubic(at: Expr, extent: Any, mode: str, corners: bool) -> list[Tap]:
-    """Four neighbours, each moved inside of the image by itself."""
+    """Four neighbours, each moved inside of the image separately."""
     low = o.call_of("floor", at)
     t, a = at - low, _CUBIC
 

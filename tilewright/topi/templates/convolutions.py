@@ -171,7 +171,7 @@ class Conv2dLayer(GroupedLayer):
 
 @dataclass(frozen=True)
 class Depthwise(PerChannel):
-    """The 2-D convolution of each channel with `multiplier` kernels of its own; data NCHW, weights CMHW."""
+    """The 2-D convolution of each channel with its own `multiplier` kernels; data NCHW, weights CMHW."""
 
     name: ClassVar[str] = "depthwise"
 

@@ -160,7 +160,7 @@ def _of_threads(of: WeightGradient, data: Tensor, weights: Tensor, share: Share)
         seen_by = image(
             minimum(n, of.shape[0] - 1) if uneven else n, group * of.per_group + i, row, column * sx + kx * dx
         )
-        held = maximum(minimum(floordiv(ahead, sy), rows - 1), 0)  # the others do not count
+        held = maximum(minimum(floordiv(ahead, sy), rows - 1), 0)  # other rows do not count
         product = cast(kind, seen_by) * given(n, o, ty * rows + held, column)
         if of.bias:
             product = select(_is_of_bias(share, at), given(n, o, ty * rows + held, column), product)

@@ -54,7 +54,7 @@ class Share(KnobTile):
         return of.layout == "NCHW" and not self.copies
 
     def workers(self, of: WeightGradient) -> int:
-        """Return the threads of a block that have tiles of their own."""
+        """Return the threads of a block with different tiles."""
         return self.warps * (LANES if self.lanes_have_tiles(of) else 1)
 
     def images(self, of: WeightGradient) -> int:

@@ -256,7 +256,7 @@ W = TypeVar("W", bound=Convolution)
 
 def of_options(kind: type[W], options: Mapping[str, Any]) -> W:
     """Return the workload of `options`; raise UserError for an unknown option or a wrong value."""
-    make: Any = kind.of  # each kind has options of its own
+    make: Any = kind.of  # each kind has its own options
     known = list(inspect.signature(make).parameters)
     unknown = next((name for name in options if name not in known), None)
     if unknown is not None or "shape" not in options:

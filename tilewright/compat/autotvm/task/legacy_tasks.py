@@ -1,4 +1,4 @@
-"""Packaged templates under the names that the legacy operator library's tasks have: "conv2d_nchw.cuda" and its kin.
+"""Packaged templates under the names that the legacy operator library's tasks have, such as "conv2d_nchw.cuda".
 
 A task of such a name has the arguments that the legacy API's has: tensors, strides, padding, and so on. Its space is
 that of the strategy which is expected to be the fastest for the workload.

@@ -181,7 +181,7 @@ class Tuner:
         """Forget the best."""
         self.best_config, self.best_flops, self.best_measure_pair, self.best_iter = None, 0.0, None, 0
 
-    # For scripts that measure by themselves, and for subclasses to override
+    # For scripts with their own measurements, and for subclasses to override
 
     @property
     def _has_own_search(self) -> bool:

@@ -1,4 +1,4 @@
-"""The model that learns which configurations are faster, by itself: for scripts that search in their own way."""
+"""The model that learns which configurations are faster, for scripts with their own search."""
 
 from __future__ import annotations
 
