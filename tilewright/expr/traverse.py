@@ -145,12 +145,20 @@ def substitute(root: Any, mapping: Mapping[Any, Expr]) -> Any:
 
 def rewrite(root: Any, rule: Callable[[Any], Any]) -> Any:
     """Bottom-up: each node with its children already rewritten goes through `rule`, once."""
-    memo: dict[Any, Any] = {}
+    return rewrite_from(root, lambda _, made: rule(made))
+
+
+def rewrite_from(root: Any, rule: Callable[[Any, Any], Any], memo: dict[Any, Any] | None = None) -> Any:
+    """Like `rewrite`, with a rule that also sees the node before: it gets that node, then the node with new children.
+
+    `memo` keeps the results for a later call with the same rule. A node that it already holds is not searched.
+    """
+    memo = {} if memo is None else memo
 
     def visit(e: Any) -> Any:
         found = memo.get(e)
         if found is None:
-            found = memo[e] = rule(e.map_children(visit))
+            found = memo[e] = rule(e, e.map_children(visit))
         return found
 
     return with_room(visit, root)

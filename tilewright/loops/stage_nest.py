@@ -18,7 +18,7 @@ from ..core.errors import UserError
 from ..core.hardware import LoopKind
 from ..expr.nodes import Expr, IntImm, Load, Var
 from ..expr.operators import all_of, cast, const, if_then_else, is_const, likely, subtract
-from ..expr.traverse import loads, post_order, substitute, uses_any, variables
+from ..expr.traverse import loads, post_order, rewrite_from, substitute, uses_any, variables
 from ..schedule.guarded_reads import guarded_axes
 from ..schedule.schedule import At, Schedule
 from ..tensor.axis import AxisKind, IterVar
@@ -315,18 +315,13 @@ class StageNest:
 
     def _concrete(self, e: Expr) -> Expr:
         """A body expression over loop variables and buffers."""
-        memo: dict[Any, Any] = dict(self._root_values())
 
-        def visit(x: Any) -> Any:
-            done = memo.get(x)
-            if done is None:
-                done = x.map_children(visit)
-                if isinstance(done, Load) and isinstance(done.source, Tensor):
-                    done = self._read(done.source, self._guarded_indices(x, done.indices))
-                memo[x] = done
-            return done
+        def rule(before: Any, x: Any) -> Any:
+            if isinstance(x, Load) and isinstance(x.source, Tensor):
+                return self._read(x.source, self._guarded_indices(before, x.indices))
+            return x
 
-        made: Expr = visit(e)
+        made: Expr = rewrite_from(e, rule, dict(self._root_values()))
         return made
 
     def _guarded_indices(self, read: Load, indices: tuple[Expr, ...]) -> tuple[Expr, ...]:

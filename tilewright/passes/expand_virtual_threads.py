@@ -17,6 +17,7 @@ from ..expr.nodes import Expr, IntImm, Load, Ramp, Var
 from ..expr.operators import add, const, multiply
 from ..expr.traverse import post_order, substitute
 from ..loops import uses
+from ..loops.buffers import with_accesses
 from ..loops.nodes import Allocate, Buffer, For, Function, If, Seq, Stmt, Store, map_statements, seq
 from ..loops.uses import NO_SOURCES, Sources
 from ..loops.walk import statements, stored_stages, substatements
@@ -104,28 +105,10 @@ class _Expansion:
         if isinstance(stmt, If) and not self._depends(stmt.condition):
             orelse = None if stmt.orelse is None else self.statement(stmt.orelse)
             return If(stmt.condition, self.statement(stmt.then), orelse)
-        return self._copies(self._offset(stmt))
-
-    def _offset(self, root: Any) -> Any:
-        """`root` with every access to grown storage moved to the copy of its vthread."""
-        memo: dict[Any, Any] = {}
-
-        def visit(node: Any) -> Any:
-            done = memo.get(node)
-            if done is None:
-                done = node.map_children(visit)
-                if isinstance(done, Load) and done.source in self.grown:
-                    done = Load(self.grown[done.source], self._moved(done.source, done.indices))
-                elif isinstance(done, Store) and done.buffer in self.grown:
-                    done = Store(self.grown[done.buffer], self._moved(done.buffer, done.indices), done.value)
-                elif isinstance(done, Allocate) and done.buffer in self.grown:
-                    done = Allocate(self.grown[done.buffer], done.body)
-                memo[node] = done
-            return done
-
-        return visit(root)
+        return self._copies(with_accesses(stmt, self.grown.get, self._moved))
 
     def _moved(self, buffer: Buffer, indices: tuple[Expr, ...]) -> tuple[Expr, ...]:
+        """The indices of an element in the copy of its vthread."""
         offset = multiply(self.var, buffer.shape[0])
         index = indices[0]
         if isinstance(index, Ramp):

@@ -6,16 +6,16 @@ Each keeps its `Allocate`, which `hoist_allocations.py` moves.
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from ..arith.simplify import simplify
 from ..core.hardware import SWIZZLE_LINE
 from ..core.options import Options
 from ..core.target import Target
-from ..expr.nodes import Expr, IntImm, Load, Ramp
+from ..expr.nodes import Expr, IntImm, Ramp
 from ..expr.operators import add, const, floordiv, multiply
+from ..loops.buffers import with_accesses
 from ..loops.layout import StorageLayout
-from ..loops.nodes import Allocate, Buffer, Function, Store
+from ..loops.nodes import Buffer, Function
 
 
 def flatten_storage(function: Function, target: Target, options: Options) -> Function:
@@ -27,7 +27,6 @@ def flatten_storage(function: Function, target: Target, options: Options) -> Fun
     """
     flat: dict[Buffer, Buffer] = {}
     params = set(function.buffers)
-    memo: dict[Any, Any] = {}
 
     def view(buffer: Buffer) -> Buffer:
         made = flat.get(buffer)
@@ -37,20 +36,7 @@ def flatten_storage(function: Function, target: Target, options: Options) -> Fun
             made = flat[buffer] = buffer if stays else _flat(buffer, is_param)
         return made
 
-    def visit(node: Any) -> Any:
-        done = memo.get(node)
-        if done is None:
-            done = node.map_children(visit)
-            if isinstance(done, Load) and isinstance(done.source, Buffer):
-                done = Load(view(done.source), _index(done.source, done.indices))
-            elif isinstance(done, Store):
-                done = Store(view(done.buffer), _index(done.buffer, done.indices), done.value)
-            elif isinstance(done, Allocate):
-                done = Allocate(view(done.buffer), done.body)
-            memo[node] = done
-        return done
-
-    return function.with_body(visit(function.body))
+    return function.with_body(with_accesses(function.body, view, _index))
 
 
 _OWN_SIZE = 64

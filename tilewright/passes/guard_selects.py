@@ -14,7 +14,7 @@ from ..arith.simplify import simplify
 from ..core.options import Options
 from ..core.target import Target
 from ..expr.nodes import Div, Expr, FloorDiv, FloorMod, IfThenElse, IntImm, Load, Mod, Select
-from ..expr.traverse import fold, post_order
+from ..expr.traverse import fold, post_order, rewrite
 from ..loops.nodes import Buffer, For, Function, Stmt
 
 
@@ -32,19 +32,14 @@ def _visit(stmt: Stmt, facts: Facts) -> Stmt:
 
 
 def _expr(root: Expr, facts: Facts) -> Expr:
-    memo: dict[Any, Any] = {}
     clean: dict[Any, bool] = {}
 
-    def visit(e: Any) -> Any:
-        done = memo.get(e)
-        if done is None:
-            done = e.map_children(visit)
-            if isinstance(done, Select) and not _safe(done, facts, clean):
-                done = IfThenElse(done.condition, done.true_value, done.false_value)
-            memo[e] = done
-        return done
+    def rule(e: Any) -> Any:
+        if isinstance(e, Select) and not _safe(e, facts, clean):
+            return IfThenElse(e.condition, e.true_value, e.false_value)
+        return e
 
-    made: Expr = visit(root)
+    made: Expr = rewrite(root, rule)
     return made
 
 

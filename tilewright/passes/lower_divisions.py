@@ -13,6 +13,7 @@ from ..core.options import Options
 from ..core.target import Target
 from ..expr.nodes import Div, Expr, FloorDiv, FloorMod, IntImm, Mod
 from ..expr.operators import const
+from ..expr.traverse import rewrite_from
 from ..loops.nodes import For, Function, Launch, Stmt
 from .lower_shifts import is_shift, total_shift
 
@@ -44,20 +45,13 @@ def _visit(stmt: Stmt, facts: Facts, memos: Memos) -> Stmt:
 
 def lower_expression(root: Expr, facts: Facts, memo: dict[Any, Any] | None = None) -> Expr:
     """Lower an expression to truncating divisions; `memo` caches results under the same facts."""
-    memo = {} if memo is None else memo
 
-    def visit(e: Any) -> Any:
-        done = memo.get(e)
-        if done is None:
-            done = e.map_children(visit)
-            if isinstance(e, (FloorDiv, FloorMod)) and e.dtype.is_int and e.dtype.lanes == 1:
-                positive = isinstance(e.b, IntImm) and e.b.value > 0
-                if (positive or interval(e.b, facts).lo > 0) and interval(e.a, facts).lo >= 0:
-                    done = (Div if isinstance(e, FloorDiv) else Mod)(done.a, done.b)
-            elif is_shift(done):
-                done = total_shift(done, facts)
-            memo[e] = done
-        return done
+    def rule(e: Any, made: Any) -> Any:
+        if isinstance(e, (FloorDiv, FloorMod)) and e.dtype.is_int and e.dtype.lanes == 1:
+            positive = isinstance(e.b, IntImm) and e.b.value > 0
+            if (positive or interval(e.b, facts).lo > 0) and interval(e.a, facts).lo >= 0:
+                return (Div if isinstance(e, FloorDiv) else Mod)(made.a, made.b)
+        return total_shift(made, facts) if is_shift(made) else made
 
-    made: Expr = visit(root)
+    made: Expr = rewrite_from(root, rule, memo)
     return made

@@ -8,6 +8,7 @@ from ..core.options import Options
 from ..core.target import Target
 from ..expr.nodes import Expr
 from ..expr.op_registry import has_rules, lowered
+from ..expr.traverse import rewrite
 from ..loops.nodes import Function
 
 _MOST_RULES = 32
@@ -18,18 +19,11 @@ def lower_intrinsics(function: Function, target: Target, options: Options) -> Fu
     """Replace every call for which the target has a rule by the result of the rule; the rest stays as it is."""
     if not has_rules():
         return function
-    memo: dict[Any, Any] = {}
 
-    def visit(node: Any) -> Any:
-        done = memo.get(node)
-        if done is None:
-            done = node.map_children(visit)
-            if isinstance(done, Expr):
-                done = _rewritten(done, target.kind)
-            memo[node] = done
-        return done
+    def rule(node: Any) -> Any:
+        return _rewritten(node, target.kind) if isinstance(node, Expr) else node
 
-    return function.with_body(visit(function.body))
+    return function.with_body(rewrite(function.body, rule))
 
 
 def _rewritten(e: Expr, kind: str) -> Expr:

@@ -34,7 +34,7 @@ from ..expr.nodes import (
     Var,
 )
 from ..expr.operators import const
-from ..expr.traverse import substitute
+from ..expr.traverse import rewrite_from, substitute
 from ..loops.nodes import For, Function, Launch, Stmt, Store
 from ..loops.walk import substatements
 
@@ -129,13 +129,7 @@ def _narrower(facts: Facts) -> Callable[[Expr], Expr]:
     """The function that rewrites expressions under the facts."""
     memo: dict[Any, Any] = {}
 
-    def visit(e: Any) -> Any:
-        done = memo.get(e)
-        if done is None:
-            done = memo[e] = build(e, e.map_children(visit))
-        return done
-
-    def build(before: Expr, e: Any) -> Any:
+    def rule(before: Expr, e: Any) -> Any:
         if isinstance(e, Load):
             return Load(e.source, tuple([_index(i, facts) for i in e.indices]))
         wide = isinstance(e, _ARITHMETIC) and e.dtype == INT64
@@ -148,4 +142,4 @@ def _narrower(facts: Facts) -> Callable[[Expr], Expr]:
             return type(e)(a, b)
         return Cast(INT64, type(e)(a, b)) if _fits(before, facts) else e
 
-    return visit
+    return lambda root: rewrite_from(root, rule, memo)

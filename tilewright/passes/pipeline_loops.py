@@ -26,15 +26,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from ..core.hardware import LoopKind, MemoryScope
 from ..core.options import Options
 from ..core.target import Target
-from ..expr.nodes import Expr, IntImm, Load, Ramp
+from ..expr.nodes import Expr, IntImm, Ramp
 from ..expr.operators import add, const, floormod, less, likely, multiply, subtract
 from ..expr.traverse import substitute
 from ..loops import uses
+from ..loops.buffers import with_accesses
 from ..loops.dataflow import feeds
 from ..loops.nodes import (
     NOTHING,
@@ -47,7 +47,6 @@ from ..loops.nodes import (
     Launch,
     Seq,
     Stmt,
-    Store,
     map_statements,
     seq,
 )
@@ -128,8 +127,7 @@ class _Plan:
     def at(self, root: Stmt, iteration: Expr) -> Stmt:
         """A part of the loop's body for an iteration, which may be an expression of the loop's variable."""
         there: Stmt = substitute(root, {self.loop.var: iteration})
-        moved: Stmt = _moved(there, self.rings, subtract(iteration, self.loop.min))
-        return moved
+        return _moved(there, self.rings, subtract(iteration, self.loop.min))
 
     def group(self) -> Stmt:
         """The statements after the writers of an iteration."""
@@ -235,27 +233,14 @@ def _copies(buffer: Buffer, stages: int) -> Buffer:
     return buffer.changed(shape=shape, stages=stages)
 
 
-def _moved(root: Any, rings: Mapping[Buffer, Buffer], iteration: Expr) -> Any:
+def _moved(root: Stmt, rings: Mapping[Buffer, Buffer], iteration: Expr) -> Stmt:
     """`root` with every access to a buffer going to the copy in its ring for an iteration, counted from 0."""
-    memo: dict[Any, Any] = {}
 
-    def moved(buffer: Buffer, index: Expr) -> tuple[Expr, ...]:
+    def moved(buffer: Buffer, indices: tuple[Expr, ...]) -> tuple[Expr, ...]:
+        (index,) = indices
         offset = multiply(floormod(iteration, rings[buffer].stages), buffer.shape[0])
         if isinstance(index, Ramp):
             return (Ramp(add(offset, index.base), index.stride, index.lanes),)
         return (add(offset, index),)
 
-    def visit(node: Any) -> Any:
-        done = memo.get(node)
-        if done is None:
-            done = node.map_children(visit)
-            if isinstance(done, Load) and isinstance(done.source, Buffer) and done.source in rings:
-                done = Load(rings[done.source], moved(done.source, done.indices[0]))
-            elif isinstance(done, Store) and done.buffer in rings:
-                done = Store(rings[done.buffer], moved(done.buffer, done.indices[0]), done.value)
-            elif isinstance(done, Allocate) and done.buffer in rings:
-                done = Allocate(rings[done.buffer], done.body)
-            memo[node] = done
-        return done
-
-    return visit(root)
+    return with_accesses(root, rings.get, moved)

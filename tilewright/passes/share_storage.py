@@ -21,6 +21,7 @@ from ..core.options import Options
 from ..core.target import Target
 from ..expr.nodes import Expr, IntImm, Load, Var
 from ..expr.operators import const, is_const
+from ..expr.traverse import rewrite
 from ..loops import uses
 from ..loops.liveness import Liveness, heads, without_lifetimes
 from ..loops.nodes import (
@@ -216,20 +217,13 @@ class _Clashes:
 
 def _with_views(body: Stmt, views: dict[Buffer, Buffer]) -> Stmt:
     """The kernel with the accesses of the shared-out buffers going to their views, and their allocations gone."""
-    memo: dict[Any, Any] = {}
 
-    def visit(node: Any) -> Any:
-        done = memo.get(node)
-        if done is None:
-            done = node.map_children(visit)
-            if isinstance(done, Load) and done.source in views:
-                done = Load(views[done.source], done.indices)
-            elif isinstance(done, Store) and done.buffer in views:
-                done = Store(views[done.buffer], done.indices, done.value)
-            elif isinstance(done, Allocate) and done.buffer in views:
-                done = done.body
-            memo[node] = done
-        return done
+    def rule(node: Any) -> Any:
+        if isinstance(node, Load) and node.source in views:
+            return Load(views[node.source], node.indices)
+        if isinstance(node, Store) and node.buffer in views:
+            return Store(views[node.buffer], node.indices, node.value)
+        return node.body if isinstance(node, Allocate) and node.buffer in views else node
 
-    made: Stmt = visit(body)
+    made: Stmt = rewrite(body, rule)
     return made
