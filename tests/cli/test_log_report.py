@@ -20,7 +20,7 @@ from tilewright.core.target import Target
 from tilewright.measure.outcome import MeasureResult
 from tilewright.topi.templates import Conv1dVector, named
 from tilewright.tune.records.format import MeasureInput
-from tilewright.tune.session.insight import insights
+from tilewright.tune.records.insight import insights
 
 CONV1D = named("topi/conv1d")
 

@@ -9,7 +9,7 @@ import pytest
 from tests.tune.test_records import pair
 from tilewright.tune.records.best import best_of
 from tilewright.tune.records.history import History
-from tilewright.tune.session.insight import insights
+from tilewright.tune.records.insight import insights
 
 
 def at(stamp, index, seconds, **notes):

@@ -9,7 +9,7 @@ from ..report.inline_svg import COLORS, Steps, clean, step_chart
 from ..report.page import Markup, Number, bar, facts, fold, grid, page
 from ..report.units import NONE, duration
 from ..tune.records.format import mean_cost
-from ..tune.session.insight import Insight
+from ..tune.records.insight import Insight
 from .winner import CompiledWinner
 
 _MOST_RUNS = 24

@@ -13,8 +13,8 @@ from typing import Any
 from ..core.boards import BOARDS
 from ..report.files import write_text
 from ..tune.records.format import MeasureInput, Pair, mean_cost
+from ..tune.records.insight import Insight, insights
 from ..tune.records.log import SkippedLine
-from ..tune.session.insight import Insight, insights
 from .console import print_lines
 from .log import read_log, workload_name
 from .log_page import LoggedWorkload, whole_page

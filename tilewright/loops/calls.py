@@ -40,9 +40,9 @@ from ..expr.operators import (
 from ..expr.printer import PRINTED, PRINTED_CALLS, ExprPrinter
 from ..expr.returns import ret
 from ..expr.traverse import post_order
-from .inspected import GlobalVar
 from .nodes import Barrier, Evaluate, Stmt
 from .storage import AddressOf, Buffer
+from .unlowered_statements import GlobalVar
 
 ARRAY = "tvm_stack_make_array"
 FOREIGN = frozenset((EXTERN, PURE_EXTERN, LLVM, PURE_LLVM))

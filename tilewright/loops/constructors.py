@@ -23,11 +23,11 @@ from ..tensor.axis import IterVar, Range
 from ..tensor.tensor import Tensor
 from .assertions import asserting, assertion_of
 from .calls import for_effect
-from .functions import PrimFunction
-from .inspected import Attribute, allocate_at, refuse_inspected
+from .function_attributes import PrimFunction
 from .ir_builder import BufferVar
 from .nodes import Allocate, Buffer, Evaluate, For, Function, If, Let, Program, Seq, Stmt, Store, While, seq
 from .prefetching import prefetched
+from .unlowered_statements import Attribute, allocate_at, refuse_inspected
 
 _BY_NUMBER = (LoopKind.SERIAL, LoopKind.PARALLEL, LoopKind.VECTORIZED, LoopKind.UNROLLED, LoopKind.THREAD)
 

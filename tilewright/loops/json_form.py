@@ -33,7 +33,7 @@ from ..tensor.tensor import ComputeOp, PlaceholderOp, Tensor
 from . import nodes as statements
 from .broadcast_buffers import BroadcastBuffer
 from .checked_index import Assertion, CheckedIndex
-from .functions import PrimFunction
+from .function_attributes import PrimFunction
 from .layout import StorageLayout
 from .nodes import BoundChecks, Buffer, Function, Program
 

@@ -18,11 +18,11 @@ from ..tensor.axis import AxisKind, IterVar, Range
 from ..tensor.reduction import CommReducer, Reduce
 from ..tensor.tensor import Tensor
 from .assertions import assertion_of
-from .functions import with_attr, without_attr
-from .inspected import GlobalVar, PointerBuffer
+from .function_attributes import with_attr, without_attr
 from .nodes import AddressOf, Allocate, Assertion, Buffer, Evaluate, For, Function, If, Program, Seq, Stmt, Store
 from .prefetching import prefetched_region
 from .printer import show_function, show_program, show_statement
+from .unlowered_statements import GlobalVar, PointerBuffer
 
 
 def _thread_binding(loop: For) -> IterVar | None:

@@ -14,8 +14,8 @@ from ..expr.operators import condition as test_of
 from ..tensor.axis import Range
 from ..tensor.tensor import Tensor
 from .constructors import statement_of
-from .inspected import PointerBuffer, elements_at
 from .nodes import AddressOf, Allocate, Buffer, Stmt, Store
+from .unlowered_statements import PointerBuffer, elements_at
 
 
 def _is_number(e: Expr, value: int) -> bool:

@@ -21,8 +21,8 @@ from ..expr.printer import ExprPrinter
 from ..expr.traverse import post_order, variables
 from . import nodes as n
 from .assertions import assertion_of
-from .inspected import Attribute
 from .liveness import without_lifetimes
+from .unlowered_statements import Attribute
 
 _HEADER = """\
 # from tvm.script import ir as I

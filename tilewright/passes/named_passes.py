@@ -19,7 +19,7 @@ from ..expr.traverse import post_order
 from ..loops.analysis import verify_gpu_code, verify_memory, verify_ssa
 from ..loops.assertions import without_assertions
 from ..loops.calls import has_effect
-from ..loops.functions import PrimFunction, with_attr
+from ..loops.function_attributes import PrimFunction, with_attr
 from ..loops.nodes import NOTHING, Allocate, Evaluate, For, Function, If, Launch, Let, Program, Stmt, map_statements
 from ..loops.walk import statements, substatements
 from .asynchronous_copies import asynchronous_copies

@@ -13,8 +13,8 @@ from ..expr.nodes import Expr, Load
 from ..expr.traverse import post_order
 from ..loops.certain_faults import certain_faults
 from ..loops.declare import decl_buffer
-from ..loops.inspected import refuse_inspected
 from ..loops.nodes import Allocate, Buffer, Evaluate, Stmt, Store
+from ..loops.unlowered_statements import refuse_inspected
 from ..tensor.extern import ExternOp
 from ..tensor.tag_scope import tagged
 from ..tensor.tensor import Tensor, extents

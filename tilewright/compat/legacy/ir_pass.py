@@ -11,7 +11,7 @@ from ...core.refusals import old_name
 from ...expr.nodes import Expr
 from ...expr.operators import as_expr
 from ...expr.traverse import post_order
-from ...loops.functions import PrimFunction
+from ...loops.function_attributes import PrimFunction
 from ...loops.nodes import Stmt
 from ...loops.structural import structural_equal as Equal
 from ...loops.structural import structural_hash as AttrsHash

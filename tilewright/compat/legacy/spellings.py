@@ -138,7 +138,7 @@ NAMES: dict[str, dict[str, str]] = {
         "tir": "call_pure_intrin=call_intrin",
         "legacy.intrinsics": "register_intrin_rule",
     },
-    "ir": {"legacy.env_func": "EnvFunc", "legacy.make_node": "make_node", "loops.inspected": "GlobalVar"},
+    "ir": {"legacy.env_func": "EnvFunc", "legacy.make_node": "make_node", "loops.unlowered_statements": "GlobalVar"},
     "ir.container": {"tir": "LoweredFunc=PrimFunc", "ir.container": "StrMap=Map", "ir": "Range"},
     "nd": {"nd": "TVMContext=Device", "legacy.devices": _DEVICES},
     "runtime": {

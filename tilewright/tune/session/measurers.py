@@ -48,7 +48,7 @@ def open_session(target: Any, builder: LocalBuilder, runner: LocalRunner | Runne
     """
     made: Session
     if isinstance(runner, Runner):
-        from .own_runner import OwnRunnerSession
+        from .own_runner_session import OwnRunnerSession
 
         made = OwnRunnerSession(target, builder, runner)
     elif isinstance(runner, RPCRunner):

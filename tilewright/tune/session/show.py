@@ -15,11 +15,12 @@ from ...core.log import is_terminal, logger
 from ...core.text import one_line, printable, quantity
 from ...measure.outcome import MeasureErrorNo, MeasureResult
 from ...runtime.driver import DeviceAttributes
+from ..records.failure_kinds import kind_of
 from ..records.format import MeasureInput, mean_cost
 from ..space.config import Config
 from ..space.knobs import SplitKnob
 from ..space.space import Space
-from .trials import Tally, Trial, flops_of, kind_of
+from .trials import Tally, Trial, flops_of
 
 _PREFIXES = {"p": 1e-12, "n": 1e-9, "u": 1e-6, "m": 1e-3, "": 1.0, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15}
 

@@ -2,32 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from dataclasses import dataclass, field
 
 from ...measure.outcome import (
     Failure,
     Measured,
-    MeasureErrorNo,
     MeasureResult,
     Outcome,
     Refused,
 )
+from ..records.failure_kinds import gist, kind_of
 from ..records.format import MeasureInput, mean_cost
-
-_NUMBERS = re.compile(r"\d[\d,.]*")
-_KINDS = {
-    MeasureErrorNo.NO_ERROR: "measured",
-    MeasureErrorNo.INSTANTIATION_ERROR: "no kernel",
-    MeasureErrorNo.COMPILE_HOST: "compile error",
-    MeasureErrorNo.COMPILE_DEVICE: "compile error",
-    MeasureErrorNo.RUNTIME_DEVICE: "runtime error",
-    MeasureErrorNo.WRONG_ANSWER: "wrong answer",
-    MeasureErrorNo.BUILD_TIMEOUT: "build timeout",
-    MeasureErrorNo.RUN_TIMEOUT: "run timeout",
-    MeasureErrorNo.UNKNOWN_ERROR: "unknown error",
-}
 
 
 @dataclass(frozen=True)
@@ -106,16 +92,6 @@ class Tally:
             self.best, self.best_at = rival.best, self.done - (rival.done - rival.best_at)
         elif self.best is not None:  # patience continues from the best record of all strategies
             self.best_at += rival.resumed
-
-
-def gist(reason: str) -> str:
-    """Return a reason without numbers and details: reasons that differ only in these count as one."""
-    return _NUMBERS.sub("#", reason.partition("\n")[0].partition(" (")[0])
-
-
-def kind_of(error_no: int, refused: bool = False) -> str:
-    """Return the kind of an outcome in a word or two, by its legacy number. `refused` candidates exceeded a limit."""
-    return "refused" if refused else _KINDS.get(error_no, f"error number {error_no}")
 
 
 def flops_of(flop: float, result: MeasureResult) -> float:

@@ -10,13 +10,13 @@ from statistics import median
 from typing import Any
 
 from ...measure.outcome import MeasureErrorNo
-from ..records.best import best_of
-from ..records.format import MeasureInput, Pair, mean_cost
-from ..records.history import applies
 from ..space.choices import Choice
 from ..space.config import Config
 from ..task import Workload
-from .trials import gist, kind_of
+from .best import best_of
+from .failure_kinds import gist, kind_of
+from .format import MeasureInput, Pair, mean_cost
+from .history import applies
 
 _PAUSE_SECONDS = 300.0
 """The seconds between two records, beyond the time of the second, that separate sessions."""
