@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import difflib
+import inspect
 import io
 import linecache
 import re
@@ -246,6 +247,12 @@ def test_every_primitive_is_documented() -> None:
     page = (ROOT / "docs" / "schedule.md").read_text(encoding="utf-8")
     heads = {word for head in re.findall(r"^### (.+)$", page, re.M) for word in re.findall(r"`(\w+)`", head)}
     assert set(PRIMITIVES) <= heads, f"docs/schedule.md has no section on {sorted(set(PRIMITIVES) - heads)}"
+
+
+def test_the_table_of_arguments_has_those_of_the_signature() -> None:
+    table = (ROOT / "docs" / "functional.md").read_text().split("## Arguments of `tw.conv2d`")[1].split("\n## ")[0]
+    found = re.findall(r"^\| `(\w+)`", table, re.M)
+    assert found == [name for name in inspect.signature(tilewright.conv2d).parameters if name != "named"]
 
 
 def test_results_and_pages_show_the_data() -> None:
