@@ -20,6 +20,7 @@ from tilewright.autotvm.record import encode, load_from_file
 from tilewright.core.target import Target
 from tilewright.error import UserError
 from tilewright.measure.outcome import BuildFailed, Measured, MeasureResult, Refused, RunFailed, TimedOut, WrongAnswer
+from tilewright.tune.records.failure_kinds import kind_of
 from tilewright.tune.records.format import MeasureInput, Notes
 from tilewright.tune.records.history import History
 from tilewright.tune.search.annealing import AnnealingSearch
@@ -28,7 +29,6 @@ from tilewright.tune.session.campaign import Entrant
 from tilewright.tune.session.layer import LayerSearch
 from tilewright.tune.session.options import SearchOptions
 from tilewright.tune.session.show import peak_flops, readable, scale_of
-from tilewright.tune.session.trials import kind_of
 from tilewright.tune.session.turns import LEAST_ROUNDS
 
 TASK = fakes.add_task(4096)

@@ -19,11 +19,11 @@ from ..report.units import NONE, duration
 from ..topi.templates import ALL
 from ..topi.templates.workload import written
 from ..tune.records.curve import Curve, curves
+from ..tune.records.failure_kinds import gist
 from ..tune.records.files import merge_pairs
 from ..tune.records.format import MeasureInput, Pair, mean_cost
 from ..tune.records.history import History
 from ..tune.records.log import SkippedLine, load_from_file
-from ..tune.session.trials import gist
 from ..tune.space.choices import SplitChoice
 from ..tune.task import Workload
 from .console import fitted, heading, print_lines
