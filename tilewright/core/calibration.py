@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
 from .cache_folder import DIRECTORY_VARIABLE, cache_folder, private_folder
 from .errors import UserError
+from .files import replaced
 
 
 def path_of(name: str) -> Path | None:
@@ -32,11 +32,9 @@ def keep(name: str, entries: dict[str, Any]) -> Path | None:
     path = path_of(name)
     if path is None:
         return None
-    draft = path.with_name(f".{name}.{os.getpid()}")
     try:
         private_folder(str(path.parent))
-        draft.write_text(json.dumps({**read(name), **entries}, indent=2), encoding="utf-8")
-        draft.replace(path)
+        replaced(path, json.dumps({**read(name), **entries}, indent=2).encode())
     except OSError as error:
         raise UserError(
             f"cannot write {path}: {error.strerror}",

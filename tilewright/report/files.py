@@ -1,14 +1,14 @@
-"""Files that are complete or absent: each is written to a temporary path, and moved when complete."""
+"""Folders and files of reports: a file is whole or absent, as `core/files.py` writes it."""
 
 from __future__ import annotations
 
-import os
-import tempfile
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from ..core.errors import UserError
+from ..core.files import replacing
 
 _ELSEWHERE = "give a place that can be written, such as a folder below your own"
 
@@ -26,27 +26,15 @@ def folder(path: Path) -> Path:
 
 def write(path: Path, fill: Callable[[BinaryIO], Any]) -> Path:
     """Create a file with the output of `fill`; an interruption leaves the previous file, or nothing."""
-    try:
-        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    except OSError as error:
-        raise UserError(f"cannot write {path}: {error.strerror}", fix=_ELSEWHERE, where="") from error
-    try:
-        with os.fdopen(handle, "wb") as file:
-            fill(file)
-        os.chmod(name, 0o666 & ~_umask())  # mkstemp's files are for their owner alone
-        os.replace(name, path)
-    except BaseException:
-        os.unlink(name)
-        raise
+    with ExitStack() as opened:
+        try:
+            file = opened.enter_context(replacing(path))
+        except OSError as error:
+            raise UserError(f"cannot write {path}: {error.strerror}", fix=_ELSEWHERE, where="") from error
+        fill(file)
     return path
 
 
 def write_text(path: Path, text: str) -> Path:
     """Make a file of a text."""
     return write(path, lambda file: file.write(text.encode()))
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

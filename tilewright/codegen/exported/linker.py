@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shutil
 import subprocess
 import tempfile
-import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from ...core.errors import UserError
+from ...core.files import replaced
 from ..c_compiler import c_compiler, surroundings
 
 _HINT = "install one (apt-get install gcc) or name it in the variable CC"
@@ -119,16 +118,11 @@ def compiled(source: str, primitive: str) -> bytes:
 
 def written_whole(path: Path, content: bytes, primitive: str) -> None:
     """Write a file whole or not at all."""
-    draft = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}")
     try:
-        draft.write_bytes(content)
-        draft.replace(path)
+        replaced(path, content)
     except OSError as error:
         raise UserError(
             f"cannot write {path}: {error.strerror}",
             primitive=primitive,
             fix="give a file in a folder that can be written",
         ) from error
-    finally:
-        with contextlib.suppress(OSError):  # perhaps the file was never created
-            draft.unlink(missing_ok=True)

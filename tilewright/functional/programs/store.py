@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 from ...core.cache_folder import DIRECTORY_VARIABLE as DIRECTORY_VARIABLE
 from ...core.cache_folder import cache_folder, distrust, private_folder, remedy
 from ...core.errors import UserError, warn_caller
+from ...core.files import replaced
 from ...core.system import WITHOUT_WAITING
 
 SIZE_VARIABLE = "TILEWRIGHT_CACHE_BYTES"
@@ -101,16 +102,10 @@ class KernelStore:
         data = entry.packed(key)
         if path is None or len(data) > self.limit or not self._is_trusted():
             return False
-        folder, name = os.path.split(path)
-        draft = os.path.join(folder, f".{name}.{os.getpid()}.{time.monotonic_ns()}")
         try:
-            private_folder(folder)
-            with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-                file.write(data)
-            os.replace(draft, path)
+            private_folder(os.path.dirname(path))
+            replaced(path, data, 0o600)
         except OSError as error:
-            with suppress(OSError):
-                os.unlink(draft)
             self._complain(error)
             return False
         self._shrink()

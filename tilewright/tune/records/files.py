@@ -10,6 +10,7 @@ from typing import IO, Any
 import numpy as np
 
 from ...core.errors import UserError
+from ...core.files import replacing
 from .format import Pair, encode, measure_str_key
 from .history import History
 from .log import load_from_file, path_of
@@ -76,12 +77,7 @@ def _write(out_file: Any, pairs: Iterable[Pair]) -> None:
 def _replace(path: Path, text: str) -> None:
     # Written beside the target first: the target may be one of the source logs, and writing may fail.
     path.parent.mkdir(parents=True, exist_ok=True)
-    fresh = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with fresh.open("w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(fresh, path)
-    finally:
-        fresh.unlink(missing_ok=True)
+    with replacing(path) as file:
+        file.write(text.encode())
+        file.flush()
+        os.fsync(file.fileno())
