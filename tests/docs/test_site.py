@@ -29,10 +29,12 @@ def test_the_front_page_leads_to_every_page() -> None:
 @pytest.mark.parametrize(
     ("wish", "answer"),
     [
-        ("look up a function's or a command's arguments", r"`tilewright\.conv2d`"),
+        ("look up any other function or command", r"`tilewright\.depthwise_conv2d`"),
+        ("look up the arguments of `tw.conv2d`", r"`precision`"),
+        ('tune a call by `tune="quick"`', r"for five seconds"),
         ("tune a layer", r"tilewright tune conv2d --shape"),
         ("read a kernel's registers and shared memory", r"registers: \d+ per thread"),
-        ("train with it", r"\.backward\(\)"),
+        ("train with Tilewright", r"\.backward\(\)"),
         ("run an old script of TE or AutoTVM", r"from tvm import|import tvm"),
     ],
 )

@@ -27,7 +27,7 @@ from .function_attributes import PrimFunction
 from .ir_builder import BufferVar
 from .nodes import Allocate, Buffer, Evaluate, For, Function, If, Let, Program, Seq, Stmt, Store, While, seq
 from .prefetching import prefetched
-from .unlowered_statements import Attribute, allocate_at, refuse_inspected
+from .unlowered_statements import Attribute, allocate_at, refuse_unlowered
 
 _BY_NUMBER = (LoopKind.SERIAL, LoopKind.PARALLEL, LoopKind.VECTORIZED, LoopKind.UNROLLED, LoopKind.THREAD)
 
@@ -277,7 +277,7 @@ def make_prim_func(
     if wrong is not None:
         raise UserError(f"{wrong!r} is not a parameter", primitive="PrimFunc", fix="give buffers and variables")
     named, stmt = dict(attrs or {}), statement_of(body, "the body", "PrimFunc")
-    refuse_inspected(stmt, "PrimFunc")
+    refuse_unlowered(stmt, "PrimFunc")
     return PrimFunction(str(named.get("global_symbol", "main")), tuple(found), stmt, attrs=named)
 
 

@@ -1,4 +1,4 @@
-"""Statements that tools make and look at, and that functions refuse: attributes of any key, accesses by a pointer."""
+"""Statements that tools create and read, and that functions refuse: attributes of any key, accesses by a pointer."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def allocate_at(buffer_var: Any, dtype: Any, extents: Any, body: Stmt) -> Stmt:
     return Allocate(buffer, body if old is None or len(listed) != 1 else with_buffer(body, old, buffer))
 
 
-def refuse_inspected(body: Stmt, primitive: str) -> None:
+def refuse_unlowered(body: Stmt, primitive: str) -> None:
     """Raise UserError for an attribute without a meaning, and for an access by a pointer that is not allocated."""
     parts = tuple(post_order(body))
     own = {part.buffer for part in parts if isinstance(part, Allocate)}

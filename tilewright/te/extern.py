@@ -14,7 +14,7 @@ from ..expr.traverse import post_order
 from ..loops.certain_faults import certain_faults
 from ..loops.declare import decl_buffer
 from ..loops.nodes import Allocate, Buffer, Evaluate, Stmt, Store
-from ..loops.unlowered_statements import refuse_inspected
+from ..loops.unlowered_statements import refuse_unlowered
 from ..tensor.extern import ExternOp
 from ..tensor.tag_scope import tagged
 from ..tensor.tensor import Tensor, extents
@@ -128,7 +128,7 @@ def _buffers(given: Any, wanted: list[tuple[Any, str, str]], name: str) -> tuple
 
 def check_buffers(statement: Stmt, known: tuple[Buffer, ...], name: str, primitive: str) -> None:
     """Check that the statement uses only given buffers and buffers that it allocates."""
-    refuse_inspected(statement, primitive)
+    refuse_unlowered(statement, primitive)
     nodes = list(post_order(statement))
     own = {*known, *(s.buffer for s in nodes if isinstance(s, Allocate))}
     for at in nodes:
