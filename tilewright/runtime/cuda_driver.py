@@ -20,7 +20,7 @@ from ..core.dtype import DType
 from ..core.errors import UserError
 from .cuda_calls import bindings, bindings_version, call, driver_error, owner_of
 from .cuda_graphs import GraphTimer
-from .cuda_library import library
+from .cuda_library import library, opened
 from .driver import DeviceAttributes, DeviceError, Driver, Handle, Launcher, elsewhere, scalar_type
 
 if TYPE_CHECKING:
@@ -96,9 +96,9 @@ class CudaDriver(Driver):
     @cached_property
     def _found(self) -> tuple[int, str]:
         try:
-            ctypes.CDLL("libcuda.so.1")
-        except OSError:
-            return 0, "libcuda.so.1 not found: no NVIDIA driver here"
+            opened()
+        except UserError as error:
+            return 0, error.message
         try:
             call("cuInit", 0)
             number = int(call("cuDeviceGetCount"))

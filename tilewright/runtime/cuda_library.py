@@ -15,12 +15,18 @@ from .driver import DeviceError
 
 
 @cache
-def library() -> Any:
-    """Return the driver, initialised. Its functions have no argument types: pass C objects, or small whole numbers."""
+def opened() -> Any:
+    """Return the driver as loaded, not initialised; raise UserError on a machine without it."""
     try:
-        found = ctypes.CDLL("libcuda.so.1")
+        return ctypes.CDLL("libcuda.so.1")
     except OSError as error:
         raise UserError("libcuda.so.1 not found: no NVIDIA driver here", fix="run on a machine with a GPU") from error
+
+
+@cache
+def library() -> Any:
+    """Return the driver, initialised. Its functions have no argument types: pass C objects, or small whole numbers."""
+    found = opened()
     _check(found, "cuInit", found.cuInit(0))
     return found
 
