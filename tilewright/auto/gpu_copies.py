@@ -27,8 +27,6 @@ from .products import MatrixProduct, ProductAxes
 
 Form = tuple[ProductAxes, MatrixProduct]
 Factors = tuple[Tensor, Tensor]
-_COPY_TIME_FACTOR = 1.5
-"""The time of a reordered copy, relative to the time of its bytes at memory bandwidth."""
 _TRANSPOSED_TILE_SIZE = 64
 """Rows, and columns, of the tile that a block transposes."""
 _TRANSPOSED_TILE_THREADS = (8, 32)
@@ -70,8 +68,8 @@ class PreparedFactors:
 
     def cycles(self, machine: Machine) -> float:
         """Return the cycles of kernels that read and write these bytes in memory."""
-        rates = machine.rates
-        copying = _COPY_TIME_FACTOR * 2 * sum(self.written) / rates.memory_bytes_per_cycle / machine.multiprocessors
+        rates, at = machine.rates, machine.fitted["copies"]
+        copying = at.copy_factor * 2 * sum(self.written) / rates.memory_bytes_per_cycle / machine.multiprocessors
         return copying + len(self.written) * rates.launch_seconds * rates.clock_hertz
 
 

@@ -28,8 +28,6 @@ from .kernels import FusedKernel
 from .products import MatrixProduct
 from .ways import Way
 
-_IN_PLACE_TIME_FACTOR = 1.5
-"""The time of a kernel that loads single terms of windows, relative to the model: 1.1 to 2.2 in ten layers."""
 _STORE_BY_LANES = "vectors"
 """The choice of the knob `store` with which lanes store the neighbouring columns that they hold."""
 _COMPARED_TILES = 32
@@ -54,12 +52,13 @@ the same tile, later ones are faster."""
 def ways(flow: Dataflow, form: Form, kernel: FusedKernel, op: ComputeOp, target: Target, precision: str) -> list[Way]:
     """Return the ways to compute a product on a target at a precision, sorted by the cycles of their models."""
     machine, found = Machine.for_models(target), list[tuple[float, Way]]()
+    at = machine.fitted["products"]
     is_window = sum(size(axis) > 1 for axis in form[0].depth) > 1
     copied = list(copies_for(flow, form, op))
     for each, copies in ((form, None), *copied):
         of = each[1]
         before = 0.0 if copies is None else copies.cycles(machine)
-        factor = _IN_PLACE_TIME_FACTOR if copies is None and copied and is_window else 1.0
+        factor = at.in_place_factor if copies is None and copied and is_window else 1.0
         if found and before > min(cycles for cycles, _ in found):
             continue  # the copies alone take longer
         for name, strategy in _strategies(of, target, precision):

@@ -26,10 +26,6 @@ from .dataflow import Dataflow, bytes_of, extent_of, is_element_wise, known, kno
 from .gpu_elements import FEW_TERMS
 from .kernels import FusedKernel
 
-_OVERHEAD_REGISTERS = 30
-"""Registers of a thread that do not depend on its elements."""
-_REGISTERS_PER_ELEMENT = 0.57
-"""Registers of a thread per element."""
 _MOST_UNROLLED_PRODUCTS = 3000
 """The most products in the unrolled loops of a thread."""
 _ROWS = (1, 2, 4, 7, 8)
@@ -38,29 +34,8 @@ _COLUMNS = (1, 2, 4, 7, 8, 14, 16)
 """Candidate columns of a thread's tile."""
 _THREADS_PER_BLOCK = (128, 64, 32)
 """Candidate threads per block, the default first."""
-_SMALLER_BLOCK_GAIN = 1.06
-"""The factor by which the model must predict smaller blocks to be faster."""
 _SPARE_REGISTERS = 16
 """The registers of a thread that tiles leave free."""
-_INSTRUCTIONS_PER_LOAD = 1.8
-_INSTRUCTIONS_PER_CONVERSION = 0.57
-"""Instructions per conversion of an element from 16 bits."""
-_INSTRUCTIONS_PER_THREAD = 100
-"""Instructions per thread other than for loads and terms."""
-_STORE_FACTOR = 4.7
-"""The time of a stored line, relative to a loaded line."""
-_STORE_LINES_EXPONENT = 0.7
-"""The exponent with which the time of a store grows with its lines."""
-_GAP_WEIGHT = 1.2
-"""The weight of the gaps between the elements of a store, in the bytes that the store moves."""
-_SINGLE_LOAD_FACTOR = 1.2
-"""The factor on the time of memory if threads load single elements."""
-_UNHIDDEN_FRACTION = 0.1
-"""The fraction of the shorter of work and memory that is not hidden by the longer one."""
-_START_CYCLES = 2000
-"""Cycles to start and end a kernel."""
-_EXPOSED_LATENCY_WARPS = 3.5
-"""The number of resident warps with which waiting takes as long as work."""
 
 
 @dataclass(frozen=True)
@@ -171,22 +146,22 @@ class Windows:
         return -(-prod(outer) * -(-rows // tile.rows) * -(-columns // tile.columns) // tile.threads)
 
     def cycles(self, tile: WindowTile, machine: Machine) -> float:
-        """Return the expected cycles of a tile. The constants were fitted to 330 kernels of depthwise layers on H100s
-        and H200s."""
+        """Return the expected cycles of a tile."""
+        at = machine.fitted["windows"]
         results, stored, word = tile.rows * tile.columns, _element_bytes(self.out), self.loaded.dtype.bytes
         chunk, width, step = self.chunk(tile), self.width(tile), self.indices[-1].step
         seen = self.rounds(tile) * self.seen(tile)
         loads = self.rounds(tile) * self.held(tile) / chunk if chunk > 1 else seen
-        convert = _INSTRUCTIONS_PER_CONVERSION * (word < 4)
-        issued = _INSTRUCTIONS_PER_LOAD * loads + ((self.border is not None) + convert) * seen
-        computed = results * (self.terms + 2 * _INSTRUCTIONS_PER_CONVERSION * (stored < 4))
-        issued += (_INSTRUCTIONS_PER_LOAD + convert) * self.terms + computed + _INSTRUCTIONS_PER_THREAD
+        convert = at.conversion_slots * (word < 4)
+        issued = at.load_slots * loads + ((self.border is not None) + convert) * seen
+        computed = results * (self.terms + 2 * at.conversion_slots * (stored < 4))
+        issued += (at.load_slots + convert) * self.terms + computed + at.thread_slots
         one, memories, warp = machine.hardware.multiprocessor, machine.hardware.warp_memory, machine.hardware.warp
         lines = [max(1.0, tile.columns * each * warp / memories.line) for each in (step * word, stored)]
-        moved = loads * lines[0] + _STORE_FACTOR * results / width * float(lines[1] ** _STORE_LINES_EXPONENT)
-        registers = int((_REGISTERS_PER_ELEMENT * self.words(tile) + _OVERHEAD_REGISTERS) * tile.threads)
+        moved = loads * lines[0] + at.store_factor * results / width * float(lines[1] ** at.store_exponent)
+        registers = int((at.element_registers * self.words(tile) + at.thread_registers) * tile.threads)
         resident = one.registers // registers * tile.threads / warp
-        waiting = 1 + _EXPOSED_LATENCY_WARPS / max(min(resident, one.warps), tile.threads / warp)
+        waiting = 1 + at.latency_warps / max(min(resident, one.warps), tile.threads / warp)
         busy = (
             -(-self.blocks(tile) // machine.multiprocessors)
             * tile.threads
@@ -194,15 +169,17 @@ class Windows:
             * max(issued / one.schedulers, moved)
             * waiting
         )
-        gaps = _GAP_WEIGHT * min(1.0, memories.sector / (width * stored) - 0.5) if width < tile.columns else 0.0
+        gaps = at.gap_factor * min(1.0, memories.sector / (width * stored) - 0.5) if width < tile.columns else 0.0
         memory = bytes_of(self.loaded) + total(self.out.axis) * stored * (1 + gaps)
         rate = machine.rates.memory_bytes_per_cycle * machine.multiprocessors
         fetching = (
-            memory * (_SINGLE_LOAD_FACTOR if chunk == 1 else 1.0) / rate
+            memory * (at.single_load_factor if chunk == 1 else 1.0) / rate
             if memory > machine.rates.l2_capacity_bytes
             else 0.0
         )
-        return max(busy, fetching) + _UNHIDDEN_FRACTION * min(busy, fetching) + _START_CYCLES + 1.5 * issued
+        return (
+            max(busy, fetching) + at.unhidden_factor * min(busy, fetching) + at.launch_cycles + at.alone_factor * issued
+        )
 
 
 def _element_bytes(out: Operation) -> int:
@@ -307,7 +284,7 @@ def tiles(windows: Windows, target: Target) -> list[WindowTile]:
     If one warp per scheduler suffices for all results, each thread computes one result: nothing else hides latency.
     """
     machine, terms = Machine.for_models(target), windows.op.reduce_axis
-    warp = machine.hardware.warp
+    warp, at = machine.hardware.warp, machine.fitted["windows"]
     few = total(windows.out.axis) <= machine.multiprocessors * machine.hardware.multiprocessor.schedulers * warp
     rolled = range(len(terms) if windows.terms > FEW_TERMS or len(terms) > 2 else 1)
     every = (
@@ -316,7 +293,9 @@ def tiles(windows: Windows, target: Target) -> list[WindowTile]:
     )
 
     def order(tile: WindowTile) -> tuple[bool, float]:
-        cycles = windows.cycles(tile, machine) * (_SMALLER_BLOCK_GAIN if tile.threads < _THREADS_PER_BLOCK[0] else 1.0)
+        cycles = windows.cycles(tile, machine) * (
+            at.smaller_block_factor if tile.threads < _THREADS_PER_BLOCK[0] else 1.0
+        )
         return few and (tile.rows, tile.columns, tile.threads) != (1, 1, warp), cycles
 
     return sorted((tile for tile in every if is_possible(windows, target, tile)), key=order)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -29,13 +30,29 @@ def test_each_quantity_has_a_value_a_unit_and_a_meaning() -> None:
 
 
 def test_the_models_read_each_quantity() -> None:
-    sources = [path.read_text(encoding="utf-8") for path in PACKAGE.glob("t*/**/*.py")]
+    sources = [path.read_text(encoding="utf-8") for path in PACKAGE.glob("[at]*/**/*.py")]
     read = set(re.findall(r"\bat\.(\w+)", "\n".join(sources)))
     read |= set(re.findall(r'\.fitted\["\w+"\]\.(\w+)', "\n".join(sources))) | {"tail_waves"}
     rows = fitted.rows()
     assert not {f"{row}.{name}" for row in rows for name in rows[row]["quantities"] if name not in read}
     named = set(re.findall(r'fitted\["(\w+)"\]', "\n".join(sources)))
     assert set(rows) - named <= {"tiled_loops", "direct_loops", "direct_nchw", "direct_nhwc"}  # named by a condition
+
+
+def test_functions_that_compute_cycles_have_no_fractions_of_their_own() -> None:
+    found = set()
+    for path in (*PACKAGE.glob("auto/*.py"), *PACKAGE.glob("topi/templates/*.py")):
+        module = ast.parse(path.read_text(encoding="utf-8"))
+        own = {ast.unparse(line.targets[0]) for line in module.body if isinstance(line, ast.Assign) and _fraction(line)}
+        for function in ast.walk(module):
+            if isinstance(function, ast.FunctionDef) and re.fullmatch("_?(cycles|seconds|predict)", function.name):
+                parts = [*ast.walk(function)]
+                found |= {f"{path.name}: {part.id}" for part in parts if isinstance(part, ast.Name) and part.id in own}
+    assert not found
+
+
+def _fraction(line: ast.Assign) -> bool:
+    return isinstance(line.value, ast.Constant) and isinstance(line.value.value, float)
 
 
 def test_an_unknown_quantity_lists_the_known_ones() -> None:
