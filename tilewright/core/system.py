@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from importlib import import_module
+from typing import Any
 
 FORKS = sys.platform == "linux" and hasattr(os, "fork")
 """Whether measuring forks its builders. On macOS, a fork of a process that has used its system libraries may crash."""
@@ -57,9 +58,8 @@ def at_fork(
 @contextmanager
 def locked(file: int) -> Iterator[None]:
     """Lock a file against other processes that lock it; without locks on the platform, do nothing."""
-    try:
-        fcntl = import_module("fcntl")
-    except ImportError:  # on Windows, a lock would keep out this process's own writes, too
+    fcntl = _fcntl()
+    if fcntl is None:
         yield
         return
     fcntl.flock(file, fcntl.LOCK_EX)
@@ -68,6 +68,28 @@ def locked(file: int) -> Iterator[None]:
     finally:
         with suppress(OSError):
             fcntl.flock(file, fcntl.LOCK_UN)
+
+
+def try_lock(file: int) -> bool:
+    """Lock a file until it is closed; return False if another process, or another open file of this one, locks it.
+
+    Without locks on the platform, return True.
+    """
+    fcntl = _fcntl()
+    if fcntl is not None:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            return False
+    return True
+
+
+def _fcntl() -> Any:
+    """The module of file locks; None on Windows: a lock there would keep out this process's own writes, too."""
+    try:
+        return import_module("fcntl")
+    except ImportError:
+        return None
 
 
 def family_of(triple: str) -> str:

@@ -7,7 +7,6 @@ fetch an outcome several times, and acknowledge it.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import sqlite3
 import time
@@ -17,6 +16,7 @@ from pathlib import Path
 
 from ..core.cache_folder import DIRECTORY_VARIABLE
 from ..core.errors import UserError
+from ..core.system import try_lock
 from ..measure.outcome import RunFailed
 from .protocol import write_outcome
 
@@ -47,22 +47,20 @@ class Journal:
     def __init__(self, folder: Path) -> None:
         try:
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            self._lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            self._lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
         except OSError as error:
             raise UserError(
                 f"cannot keep a journal in {folder}: {error.strerror}",
                 primitive="worker",
                 fix=f"set {DIRECTORY_VARIABLE} to a folder that can be written",
             ) from error
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        if not try_lock(self._lock):
             os.close(self._lock)
             raise UserError(
                 f"another worker uses {folder}",
                 primitive="worker",
                 fix="give each worker of a host a name of its own: --name gpu1",
-            ) from None
+            )
         self._life = uuid.uuid4().hex
         try:
             self._open(folder)

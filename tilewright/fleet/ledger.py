@@ -6,7 +6,6 @@ of measuring anew. It is removed when no candidate is open.
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import uuid
@@ -15,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..core.errors import UserError
+from ..core.system import try_lock
 
 
 @dataclass(frozen=True)
@@ -60,22 +60,20 @@ class Ledger:
     def _opened(self, path: Path) -> int:
         while True:
             try:
-                file = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+                file = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o600)
             except OSError as error:
                 raise UserError(
                     f"cannot write to {path}: {error.strerror}",
                     primitive="fleet",
                     fix="keep the log in a folder that can be written",
                 ) from error
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
+            if not try_lock(file):
                 os.close(file)
                 raise UserError(
                     f"another process tunes on a fleet into {path.with_suffix('')}",
                     primitive="fleet",
                     fix="wait for it, or give another log",
-                ) from None
+                )
             if os.fstat(file).st_nlink:  # not removed between the two steps
                 return file
             os.close(file)
