@@ -104,7 +104,7 @@ MOVING: list[tuple[str, Callable[[], Any], str, str]] = [
     ("grid_sample", lambda: topi.image.grid_sample(IMAGES, IMAGES), "coordinates of grid and dimensions", "agree"),
     ("grid_sample", lambda: topi.image.grid_sample(IMAGES, IMAGES, "x"), "argument 'method' is 'x'", "'bicubic'"),
     ("affine_grid", lambda: topi.image.affine_grid(MAPS, (2, 2)), "of shape [2, 3, 3]", "(batch, 2, 3)"),
-    ("arange", lambda: topi.arange(0, 3, 0), "arange from 0 to 3 by 0", "a step other than 0"),
+    ("arange", lambda: topi.arange(0, 3, 0), "from 0 to 3 by 0 is not a range", "a step other than 0"),
     ("arange", lambda: topi.arange(3, 0), "no number lies from 3 to 0 by 1", "direction"),
     ("meshgrid", lambda: topi.meshgrid([A], "ij"), "a_tuple[0] 'A' has the shape", "0 or 1"),
     ("meshgrid", lambda: topi.meshgrid([B], "yx"), "argument 'indexing' is 'yx'", "'ij', 'xy'"),
@@ -350,7 +350,7 @@ REST: list[tuple[str, Callable[[], Any], str, str]] = [
     ("sort", lambda: topi.sort(OPEN, 1), "has the extent `n`", "te.compute"),
     ("sort", lambda: topi.sort(A, 0, "up"), "argument 'is_ascend' is 'up'", "True or False"),
     ("argsort", lambda: topi.argsort(A, B), "valid_count 'B' has type float32", "topi.cast"),
-    ("topk", lambda: topi.topk(A, 5), "k=5 of 4 elements", "up to 4"),
+    ("topk", lambda: topi.topk(A, 5), "k=5 is more than the 4 elements", "up to 4"),
     ("topk", lambda: topi.topk(A, 1, -1, "best"), "argument 'ret_type' is 'best'", "'both', 'values', 'indices'"),
 ]
 

@@ -209,7 +209,7 @@ def test_a_tile_that_is_not_whole() -> None:
     p = Product()
     outer, _ = p.s[p.D].split(p.D.op.axis[0], 16)
     p.s[p.D].reorder(p.outer, outer, p.s[p.D].leaf_iter_vars[-3])
-    with refused("tensorize", "axis 'i.inner' of stage 'D' runs over 16 of the 32 elements", fix="leave the axes"):
+    with refused("tensorize", "axis 'i.inner' of stage 'D' covers 16 of the 32 elements", fix="leave the axes"):
         p.build(axis=p.s[p.D].leaf_iter_vars[-3])
 
 

@@ -1,4 +1,4 @@
-"""Simplification under further conditions, if they can matter."""
+"""Simplification of expressions under further conditions, if these can change the result."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _DECIDABLE = (
     *(n.LT, n.LE, n.GT, n.GE, n.EQ, n.NE),
 )
 MOST_CHOICES = 6
-"""Nested choices up to which branches are looked at again under their conditions: each level doubles the work."""
+"""The most nested choices of an expression that is simplified again under conditions: each level doubles the work."""
 _NONE: frozenset[Var] = frozenset()
 
 
 def decidable(e: Expr, facts: Facts) -> frozenset[Var]:
-    """The variables below operators of e that knowing more could simplify."""
+    """The variables in the operators of e that further facts could simplify."""
     found = facts.decidable.get(e)
     if found is None:
         if isinstance(e, _DECIDABLE):

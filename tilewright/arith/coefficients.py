@@ -17,7 +17,7 @@ Coefficients = tuple[dict[Var, Expr], Expr]
 
 
 def coefficients(e: Expr, variables: Sequence[Var]) -> Coefficients | None:
-    """`e` as a sum of a multiple of each variable and a rest free of them; None if it is no such sum that fits."""
+    """`e` as a sum of multiples of the variables and a rest without them; None if there is none that fits the type."""
     try:
         return _coefficients(e, variables)
     except OverflowError:
@@ -47,7 +47,7 @@ def _coefficients(e: Expr, variables: Sequence[Var]) -> Coefficients | None:
 
 
 def exactly(compute: Any, a: Expr, b: Expr | int) -> Expr:
-    """Compute an end of two others; OverflowError if the result of constants does not fit their type."""
+    """Compute one end from two others; OverflowError if the result of constants does not fit their type."""
     other = b.value if isinstance(b, IntImm) else b
     if isinstance(a, IntImm) and isinstance(other, int):
         value = _EXACT[compute](a.value, other)

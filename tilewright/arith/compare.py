@@ -1,4 +1,6 @@
-"""Comparisons of integers: a linear form against a constant, made as small as it gets, or decided."""
+"""Comparisons of integers: a linear form is compared with a constant; the comparison is made as small as possible, or
+decided.
+"""
 
 from __future__ import annotations
 

@@ -1,9 +1,10 @@
-"""Cancellation of digits: a sum that puts the digits of a number together again is that number.
+"""Cancellation of digits: a sum that joins all digits of a number is that number.
 
     n = p // 196, y = p % 196 // 14, x = p % 14:     n * 50176 + y * 3584 + x * 256     ->     p * 256
 
-Simplification by rules finds that only while the digits are written alike; each may have been simplified by itself
-before. Here every quotient and remainder is expanded into floors of quotients; all of these except the first cancel.
+The rules of simplification find this only if all digits are written in one form, and earlier simplification may have
+changed some. Here every quotient and remainder is expanded into floors of quotients; all of these except the first
+cancel.
 """
 
 from __future__ import annotations

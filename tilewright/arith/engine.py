@@ -106,7 +106,9 @@ def atom(e: Expr) -> Affine:
 
 
 def with_simple_children(e: Expr, facts: Facts) -> Expr:
-    """The expression with its children simplified: all that arithmetic does to an expression of a higher floor."""
+    """The expression with its children simplified. Arithmetic does nothing else to a node that a higher package
+    defines.
+    """
     made: Expr = e.map_children(lambda child: visit(child, facts))
     return made
 

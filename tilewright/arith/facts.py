@@ -105,7 +105,7 @@ class Facts:
         self.opaque: set[Expr] = set()
 
     def trim(self) -> None:
-        """Keep the memo tables from growing without end (facts that live long, such as `EMPTY`)."""
+        """Drop the memo tables if they are too large, as of facts that live long, such as `EMPTY`."""
         if len(self.memo) > _MEMO_LIMIT or len(self.bounds) > _MEMO_LIMIT:
             self.forget()
 
@@ -156,8 +156,7 @@ class Facts:
         return f"Facts({', '.join([*parts, *map(repr, self.conditions)])})"
 
     def learn(self, cond: Expr) -> None:
-        """Note the consequences of a condition for linear forms; called while the facts are made, never later by
-        users."""
+        """Note the consequences of a condition for linear forms. It is called only while the facts are constructed."""
         self.truth[cond] = TRUE
         holds = True
         if isinstance(cond, Not):
@@ -212,7 +211,7 @@ class Facts:
             self.high[atom] = min(form.const, self.high.get(atom, form.const))
 
     def _learn_residue(self, form: Affine) -> None:
-        """Learn from x rem c == r, with either rounding, that x is r modulo c."""
+        """Note that x is r modulo c, since x rem c == r with either rounding."""
         if len(form.terms) != 1:
             return
         ((atom, k),) = form.terms.items()

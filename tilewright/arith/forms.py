@@ -21,7 +21,7 @@ from .write import write
 
 _MOST_PRODUCTS = 16
 _MOST_COMPARED = 64
-"""The number of arguments of a minimum that are compared pairwise; of more, only arguments with the same atoms are."""
+"""The most arguments of a minimum that are all compared pairwise; beyond it, only arguments with the same atoms are."""
 
 
 def _constant(e: IntImm, facts: Facts) -> Affine:
@@ -40,7 +40,7 @@ def _variable(e: n.Var, facts: Facts) -> Affine:
 
 
 def _product(e: n.Mul, facts: Facts) -> Affine:
-    """Return the form of a * b. Neither is a constant as written, but either may simplify to one."""
+    """Return the form of a * b. Neither factor is written as a constant, but either may simplify to one."""
     a, b = linear(e.a, facts), linear(e.b, facts)
     if (len(a.terms) + 1) * (len(b.terms) + 1) > _MOST_PRODUCTS:
         return atom(n.Mul(write(a, facts), write(b, facts)))
@@ -171,7 +171,7 @@ _SPREADS = (n.Add, n.Sub, n.Mul, n.FloorDiv, n.FloorMod, n.Div, n.Mod, n.Min, n.
 
 
 def _widened(e: Expr, to: DType) -> Expr:
-    """An index computed with the bits of `to` throughout, so that sums of casts and casts of sums are the same."""
+    """An index computed in the type `to` throughout, so that sums of casts and casts of sums are equal."""
     if isinstance(e, IntImm):
         return immediate(e.value, to)
     if isinstance(e, _SPREADS):

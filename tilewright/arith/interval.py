@@ -69,7 +69,7 @@ def terms_bounds(items: Any, const: int, facts: Facts) -> Pair:
 
 
 def _of_dtype(dtype: DType) -> Pair:
-    """Bounds by type alone; wide signed integers are taken as unbounded."""
+    """Bounds by the type alone; signed integers of 32 bits or more count as unbounded."""
     if dtype.is_bool:
         return 0, 1
     if dtype.kind == "uint":
@@ -330,7 +330,7 @@ def _shifted_right(a: Pair, b: Pair) -> Pair | None:
 
 
 def _bitwise_and(a: Pair, b: Pair) -> Pair | None:
-    """Bounds from a number that is not negative: the result has no other bits."""
+    """Bounds from an operand that is not negative: the result has no bits that this operand lacks."""
     most = [high for low, high in (a, b) if low >= 0]
     return (0, min(most)) if most else None
 

@@ -1,8 +1,8 @@
-"""Whether indices count through iterators by their digits: `detect_iter_map` and related functions of the legacy API.
+"""Whether indices enumerate iterators by their digits: `detect_iter_map` and related functions of the legacy API.
 
 Every index is rewritten to a sum of splits (see `iter_marks.py`). A quotient or a remainder of such a sum is one of its
-digits if the splits are the digits of one number. Sorted by scale, each scale is the product of the extents before.
-Extents are constants or sizes; a need for padding is an error.
+digits if the splits are the digits of one number. Sorted by scale, each scale is then the product of the extents of the
+splits before it. Extents are constants or sizes. If padding would be needed, that is an error.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _Digits = tuple[IterSplitExpr, ...]
 
 
 class _NoDigitsError(Exception):
-    """The reason for which an expression is no sum of splits."""
+    """An expression is no sum of splits, for the given reason."""
 
 
 class _Rewriter:
@@ -44,11 +44,11 @@ class _Rewriter:
 
     def __init__(self, iters: Mapping[Var, Any], trivial: bool, as_wholes: bool) -> None:
         self.as_wholes = as_wholes
-        """Whether a divided sum is one number; else terms that the divisor divides evenly stay separate."""
+        """Whether a divided sum must be one number; else terms that the divisor divides evenly stay separate."""
         self.marks: dict[Var, IterMark] = {}
         self.starts: dict[Var, Expr] = {}
         self.bounds: dict[_Digits, Number] = {}
-        """The numbers of values that a predicate leaves to sums."""
+        """The sums that a predicate bounds, each with its number of values."""
         for var, given in iters.items():
             extent, least = as_expr(given.extent), as_expr(given.min)
             value = number(simplify(extent))

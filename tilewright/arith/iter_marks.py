@@ -1,4 +1,4 @@
-"""Iterators as digits of others, under the legacy API's names: marks, splits of marks, sums of splits.
+"""Iterators as digits of other iterators, under the legacy API's names: marks, splits of marks, sums of splits.
 
 i in range(32), j in range(8): i // 4 * 8 + j is the sum of the split (i // 4) % 8, scaled by 8, and of j
 """
@@ -28,7 +28,7 @@ class IterMapLevel(enum.IntEnum):
 
 @dataclass(frozen=True)
 class IterMark:
-    """An iterator from 0 on: a variable, or a sum of splits that counts through all of its values.
+    """An iterator that begins at 0: a variable, or a sum of splits that takes each value below its extent.
 
     Parameters
     ----------

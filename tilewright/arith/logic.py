@@ -18,7 +18,7 @@ from .prove import nonneg
 from .room import sums_have_room
 
 MOST_COMPARED = 64
-"""The number of conditions that are compared pairwise: of more, each is compared with this many, for linear time."""
+"""The most conditions that are all compared pairwise. Beyond it, each is compared with this many, for linear time."""
 
 
 def negated(e: Expr, facts: Facts) -> Expr:
@@ -84,9 +84,8 @@ def _bounds_variables(e: Expr) -> bool:
 
 
 def _without_implied(parts: list[Expr], conjunction: bool, facts: Facts) -> list[Expr] | None:
-    """The parts that no other part implies; None if together they decide the whole.
-
-    Of a conjunction, a part that another implies goes. A disjunction is the same with every part negated.
+    """The parts that no other part implies; None if together they decide the whole. In a conjunction, a part that
+    another part implies is dropped. A disjunction is treated as the negated conjunction of its negated parts.
     """
     if len(parts) < 2:
         return parts
@@ -115,7 +114,7 @@ def _without_implied(parts: list[Expr], conjunction: bool, facts: Facts) -> list
 
 
 def _alike(forms: Sequence[Affine | None]) -> Callable[[int], Sequence[int]]:
-    """The candidates to compare each of very many forms with: some forms with the same atoms."""
+    """For very many forms: the few forms, with the same atoms, with which each form is compared."""
     groups: dict[frozenset[Expr], list[int]] = {}
     for i, form in enumerate(forms):
         if form is not None:
@@ -131,7 +130,7 @@ def _alike(forms: Sequence[Affine | None]) -> Callable[[int], Sequence[int]]:
 
 
 def _follows(wanted: Affine, given: Affine, facts: Facts) -> bool:
-    """Whether wanted - m * given is provably >= 0, with the m > 0 that cancels their first shared term."""
+    """Whether wanted - m * given is provably >= 0; m > 0 is chosen to cancel their first shared term."""
     for atom, k in given.terms.items():
         own = wanted.terms.get(atom, 0)
         if own * k > 0 and own % k == 0:

@@ -1,4 +1,4 @@
-"""Putting quotients and remainders together again within a sum."""
+"""Joining quotients and remainders of one number within a sum."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _join(form: Affine, pieces: Pieces, facts: Facts) -> Affine | None:
                 continue
             if above.low % below.low:
                 continue
-            if above.high % above.low:  # the digit below is then that of x % a itself, which may be written otherwise
+            if above.high % above.low:  # the digit below is then that of x % a itself, perhaps in another form
                 whole = remainder(above.base, above.high, facts)
                 if _congruent(whole, below.base, above.low):
                     return _replaced(form, {atom, other}, quotient(whole, below.low, facts), k)

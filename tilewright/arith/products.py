@@ -29,7 +29,7 @@ def product(parts: list[Expr], facts: Facts) -> Expr | None:
 
 
 def size_name(e: Expr) -> str:
-    """The name of a variable, or of the variable in a unit; "" for anything else."""
+    """The name of a variable, also of the n in `n // 8` for a declared multiple of 8; "" for anything else."""
     whole = e.a if is_unit(e) else e  # type: ignore[attr-defined]
     return whole.name if isinstance(whole, Var) else ""
 

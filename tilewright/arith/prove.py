@@ -51,7 +51,7 @@ def in_terms_of_arguments(
     choices = [atom for atom in form.terms if isinstance(atom, (Min, Max))]
     if not choices:
         return None
-    # Prefer a choice that needs all results: the bounds of other choices may then differ from one result to the next.
+    # Prefer a choice that needs all results: each result may then need other arguments of the other choices.
     every, choice = max(((isinstance(at, extreme) == (form.terms[at] > 0), at) for at in choices), key=itemgetter(0))
     k = form.terms[choice]
     rest = form.plus(Affine({choice: 1}, 0, form.dtype), -k)
@@ -99,7 +99,8 @@ def _by_conditions(form: Affine, facts: Facts, depth: int) -> bool:
 def _lowest(form: Affine, facts: Facts) -> Affine | None:
     """The form with its variables, latest first, at the end of their range that makes it least.
 
-    Only variables of symbolic range, and variables in products with others, for which constant bounds are weak.
+    Only variables with a symbolic range, or in products with other variables, are replaced: their constant bounds are
+    weak.
     """
     changed = False
     products = any(type(atom) is Mul for atom in form.terms)

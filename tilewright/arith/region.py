@@ -281,11 +281,11 @@ _ATOMS: dict[type, Callable[[Any, Mapping[Var, Range], Facts], Ends | None]] = {
     n.Cast: _cast,
 }
 _WRAPPING_ATOMS = {kind: _ATOMS[kind] for kind in (n.Var, n.SizeVar, n.Min, n.Max, n.Select, n.IfThenElse, n.Cast)}
-"""Operators that return one of their operands, so that they are exact for integers that wrap."""
+"""Operators that return one of their operands, so that wrapping does not matter."""
 
 
 def solve_extent(lo: Expr, hi: Expr, facts: Facts = EMPTY) -> tuple[Expr, bool]:
-    """hi - lo + 1, as a constant if one is found, and whether it is exact rather than an upper bound.
+    """hi - lo + 1, as a constant if possible, and whether it is exact; else it is an upper bound.
 
     OverflowError if it does not fit the type.
     """
@@ -304,7 +304,8 @@ def solve_extent(lo: Expr, hi: Expr, facts: Facts = EMPTY) -> tuple[Expr, bool]:
 def _most(form: Affine, facts: Facts, budget: int) -> Bound:
     """The largest value of a form, with each Min and Max in it replaced by its arguments in turn.
 
-    A Max that is added may be any of its arguments, so the largest counts; of a Min, each argument is a bound.
+    For a Max that is added, the result is the largest over its arguments. For a Min, each argument gives an upper
+    bound.
     """
     plain = form_bounds(_without_quotients(form, facts)[0], facts)[1]
     found = in_terms_of_arguments(form, facts, n.Max) if budget > 1 else None

@@ -1,8 +1,8 @@
 """Whether a sum can be computed in its type: intermediate results of a rewritten expression may not overflow.
 
-Quotients, remainders, comparisons and minima of a value that has wrapped give another result. So a rewrite that divides
-or compares another sum than the program did is done only if that sum fits its type for all values. A variable without
-bounds may have any value of its type. Sums themselves need no such care: if their value fits, it is right in any order.
+If a value wraps, its quotients, remainders, comparisons and minima change. So a rewrite may introduce a quotient or
+comparison of a new sum only if this sum fits its type for all values. A variable without bounds may have any value of
+its type. Sums themselves need no such care: if their value fits, it is right in any order.
 """
 
 from __future__ import annotations

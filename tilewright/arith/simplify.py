@@ -21,8 +21,8 @@ def simplify(e: Expr, facts: Facts = EMPTY) -> Expr:
     - a sum, difference, product or quotient of signed integers of 32 or 64 bits does not fit its type,
     - an integer is divided by 0, or shifted by less than 0 or by all of its bits.
 
-    Narrower and unsigned integers wrap, and so do casts and shifts. If nothing in `e` overflows, nothing that the
-    result divides or compares does. Sums in it may wrap on their way. Floating-point results keep every bit.
+    Narrower and unsigned integers wrap, and so do casts and shifts. If nothing in `e` overflows, no dividend or
+    compared value of the result overflows; its sums may wrap midway. Floating-point results keep every bit.
     """
     found = facts.memo.get(e)
     if found is not None:

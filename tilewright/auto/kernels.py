@@ -40,8 +40,8 @@ class RowLimits:
 class FusedKernel:
     """Stages that are computed together.
 
-    `places` maps each dimension of each member to the axis of the result that indexes it, and a divisor. `operands` are
-    element-wise stages that one reduction of the kernel reads repeatedly.
+    `places` maps each dimension of a member to (axis of the result, divisor). `operands` are element-wise stages that
+    one reduction of the kernel reads repeatedly.
     """
 
     out: Operation

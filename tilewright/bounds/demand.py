@@ -116,8 +116,8 @@ def _rows(stage: Stage, row: Expr | None) -> list[Extremes | None]:
 def running_loops(stage: Stage, scope: MemoryScope, consumer: StageBounds) -> dict[Var, tuple[Expr, Expr]]:
     """The loop variables that run while one copy of the stage's result is in use.
 
-    Virtual threads of the stage inside its place of computation share it. Raises UserError if `consumer` is outside the
-    loop that the stage is computed in.
+    All virtual threads of the stage inside its place of computation share the copy. Raises UserError if `consumer` is
+    outside the loop that the stage is computed in.
     """
     path = (*consumer.outer, *consumer.stage.loops)
     inside = 0

@@ -42,8 +42,8 @@ def _extents(stages: Iterable[StageBounds], bounds: Bounds) -> dict[ThreadTag, E
 def index_extents(loops: Iterable[tuple[ThreadTag | None, Expr]]) -> dict[ThreadTag, Expr]:
     """The extent of each hardware index, by the tags and extents of the loops of a kernel.
 
-    A loop of extent 1 agrees with every other: all threads along its index run its body. Other loops of one index have
-    the same extent, which `loops/thread_extents.py` checks.
+    A loop of extent 1 fits any extent of its index: all threads along the index run its body. Other loops of one index
+    have the same extent, which `loops/thread_extents.py` checks.
     """
     found: dict[ThreadTag, Expr] = {}
     for tag, extent in loops:

@@ -25,9 +25,8 @@ def outer_loops(schedule: Schedule, stage: Stage) -> tuple[Loop, ...]:
 
 
 def axes_of_threads(stage: Stage) -> frozenset[IterVar]:
-    """The axes bound to threads, and the axes that they are parts of: none of them shrinks with its stage's region.
-
-    Users split to reach the number of threads that the rest of the kernel has.
+    """The axes bound to threads, and the axes from which these are split. They keep their extents if the stage's region
+    is smaller. Users split to reach the number of threads that the rest of the kernel has.
     """
     found = {axis for axis in stage.leaves if stage.annotation(axis).thread is not None}
     for relation in reversed(stage.relations):

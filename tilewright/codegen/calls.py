@@ -1,4 +1,4 @@
-"""Calls of functions that a C-like language has, or that it does not know: its own functions, and atomics."""
+"""Calls in a C-like language: of its functions, of functions that it does not know, and of atomics."""
 
 from __future__ import annotations
 

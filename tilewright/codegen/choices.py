@@ -2,7 +2,8 @@
 expression).
 
 Code of a branch runs under a condition, and its values are not known outside of it. In a chain, each choice may read
-the one below in both of its branches. It would be written twice at every level, 2 ** depth times in all.
+the next lower choice in both of its branches. Without hoisting, the lowest choice would be written twice per level, 2
+** depth times in all.
 """
 
 from __future__ import annotations

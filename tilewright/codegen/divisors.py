@@ -1,4 +1,4 @@
-"""Divisors that are positive in every launch of a kernel, because a launch with a zero size does not happen."""
+"""Divisors that are positive in every launch of a kernel: if a size is zero, nothing is launched."""
 
 from __future__ import annotations
 

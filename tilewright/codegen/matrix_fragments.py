@@ -155,7 +155,7 @@ class FragmentOperand:
     def _by_matrix(self, transposed: bool) -> Callable[[str, str], None]:
         """Four matrices of 8 lines of 16 bytes at a time: the words of one piece of A, or of two pieces of B.
 
-        If a piece has four words, they are two loads of A, and one of B.
+        A piece of four words per line takes two loads of A, or one of B.
         """
         wide = 16 // self.bytes
         self.by.writer.aligned.add(self.source.memory)

@@ -1,10 +1,11 @@
 """Loads that NVVM would merge with others and then send through the read-only cache: a fault of that compiler.
 
 NVVM turns `c ? t[i] : a[i]`, and branches that mean the same, into one load from an address that `c` selects. If the
-kernel never stores to `a`, it loads with `ld.global.nc`, as if that were so of `t` as well. Stores of the kernel to `t`
-are not seen. Found in NVRTC 13.0; neither temporaries nor leaving out `__restrict__` help. An empty assembly statement
-on the value of the load from `t` keeps the two loads apart and costs no instruction. OpenCL, which NVIDIA's driver
-gives to the same compiler, has no such statement: there, arrays that are only read lose their `restrict`.
+kernel never stores to `a`, this load is `ld.global.nc`. That is wrong if `c` selects `t` and the kernel stores to `t`,
+since the load does not see these stores. Found in NVRTC 13.0; neither temporaries nor leaving out `__restrict__` help.
+An empty assembly statement on the value of the load from `t` keeps the two loads apart and costs no instruction.
+OpenCL, which NVIDIA's driver gives to the same compiler, has no such statement: there, arrays that are only read lose
+their `restrict`.
 """
 
 from __future__ import annotations

@@ -1,13 +1,14 @@
-"""Loads of vectors that are zeros in a border, if several elements share one word: 16-bit floats.
+"""Loads of vectors of 16-bit floats, with zeros beyond a border. Several elements share one word.
 
-A word is loaded if a condition holds, and is zero elsewhere; its halves are taken afterwards. NVVM takes them in the
-branch that loads, so that instructions which wait for the load are predicated. Since there are few predicates, ptxas
-issues them before the loads that follow, and a thread waits for memory several times instead of once. An empty assembly
-statement on the word, behind the choice, keeps halves from being taken before it. It costs no instruction. But nothing
-is known of a word behind it: if a condition is constant once loops are unrolled, the choice by it is made outside. Or
-the load is an assembly statement itself, predicated by its condition, over a word of zeros. Then ptxas gets no branch
-at all, and needs no predicate once the load is issued. But it loads whole words even if only half of one is read. Which
-form is faster differs from kernel to kernel (0.97 to 1.25 times as fast), so that schedules ask for it.
+A word is loaded if a condition holds, and is zero otherwise; it is then split into its halves. NVVM moves this split
+into the branch of the load, so ptxas predicates the instructions that wait for the load. Since there are few
+predicates, ptxas issues them before the loads that follow, and a thread waits for memory several times instead of once.
+An empty assembly statement on the word, after the choice, keeps the split after the choice. It costs no instruction.
+But the compiler knows nothing of the word after this statement. So if a condition becomes constant when loops are
+unrolled, its choice stands outside of the statement. In the second form, the load is an assembly statement, predicated
+by its condition, over a word of zeros. Then ptxas gets no branch, and needs no predicate after the load is issued. But
+it loads whole words even if only half of one is read. The faster form differs between kernels (0.97 to 1.25 times as
+fast), so schedules choose it.
 """
 
 from __future__ import annotations

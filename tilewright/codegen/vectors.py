@@ -82,9 +82,10 @@ def lane_offsets(index: n.Expr) -> tuple[n.Expr, tuple[int, ...]] | None:
 
 
 def covering_vectors(span: int, lanes: int) -> tuple[int, list[int]]:
-    """The width of vectors that hold the lanes of one, and the position of each in a span of neighbouring elements.
+    """The width of the vectors that cover a span of neighbouring elements, and the first element of each.
 
-    The last vector ends with the span. The result is empty if it is better to load lanes one by one.
+    A vector of `lanes` elements reads this span. The last covering vector ends with the span. There are none if it is
+    better to load lanes one by one.
     """
     width = min(lanes, 1 << span.bit_length() - 1)
     starts = [*range(0, span - width, width), span - width]

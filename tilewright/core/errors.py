@@ -94,8 +94,8 @@ class Suspect(NamedTuple):
 class UserError(TVMError):
     """A mistake in the caller's program: states the mistake, the values and the fix.
 
-    `primitive` names the operation (`split`), `fix` the way out; `where` is the caller's line, found by
-    itself. An error that shows after the schedule is made has `suspects`; `naming` adds the `steps` that they mean.
+    `primitive` names the operation (`split`), `fix` the way out; `where` is the caller's line, found by itself. An
+    error found after scheduling has `suspects`, which mark steps of the schedule. `naming` adds these `steps`.
     """
 
     def __init__(
@@ -145,7 +145,7 @@ class UserValueError(UserError, ValueError):
 
 
 class UserAttributeError(UserError, AttributeError):
-    """An error for an absent name, which `hasattr` understands."""
+    """A missing attribute; `hasattr` returns False for it."""
 
 
 class AbsentDeviceError(UserError):

@@ -124,9 +124,9 @@ class Memory:
 
     `scope` is its name in schedules, if it has one. `capacity` is the bytes of an owner by default, `most` the limit if
     the kernel asks for more. `pool` is the bytes that the owners resident on one multiprocessor share, 0 if they share
-    none. It is allocated in pieces of `unit` bytes, and each owner takes `reserved` bytes beside its program's. Every
-    buffer starts at a multiple of `alignment` bytes. `layouts` are the orders of elements that the hardware's own
-    instructions accept beside a plain one.
+    none. It is allocated in pieces of `unit` bytes, and each owner takes `reserved` bytes in addition to the bytes of
+    its program. Every buffer starts at a multiple of `alignment` bytes. `layouts` are the orders of elements that the
+    hardware's own instructions accept beside a plain one.
     """
 
     name: str

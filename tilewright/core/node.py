@@ -132,7 +132,7 @@ _HOLDS_NONE = frozenset(
 def _visitors(owner: str, fields: dict[str, str], scope: dict[str, Any]) -> tuple[Any, Any]:
     """Compile `children()` and `map_children(f)` for the fields that hold nodes.
 
-    Raises TypeError for an annotation that neither table knows: nothing that a node holds is passed over by mistake.
+    Raises TypeError for a field with an unknown annotation, so that no child is missed.
     """
     known = _HOLDS_NONE.union(_HOLDS_NODES)
     strange = [f"{name}: {kind}" for name, kind in fields.items() if kind not in known]

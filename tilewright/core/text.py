@@ -18,7 +18,7 @@ LONGEST_NAME = 120
 LONGEST_REMARK = 160
 _NOT_IN_A_NAME = re.compile(r"\W+", re.ASCII)  # C compilers treat other characters differently
 _NOT_IN_A_DOTTED_NAME = re.compile(r"[^\w.]+", re.ASCII)
-# A backslash joins the next line to a comment in C, and `??/` is one; the rest is plain ASCII on one line.
+# In C, a backslash at a line's end continues the comment, and `??/` is a backslash. The rest is one line of ASCII.
 _NOT_IN_A_REMARK = re.compile(r"[^ -\[\]-~]|\?(?=\?)|\?$")
 _LAYOUT = "\n\t"
 

@@ -43,7 +43,7 @@ def _numbers(a: ExprLike, b: ExprLike, name: str) -> tuple[n.Expr, n.Expr]:
 
 
 def _contains_effects(e: n.Expr) -> bool:
-    """Whether a fold must keep an expression, since evaluating it does something."""
+    """Whether an expression has an effect, so that folding must keep it."""
     return bool(SEEN) and contains_effects(e)
 
 

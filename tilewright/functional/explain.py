@@ -68,7 +68,7 @@ def explain_call(function: Callable[..., Any] | str, *args: Any, **named: Any) -
     try:
         bound = inspect.signature(public_function).bind(*args, **named)
     except TypeError as error:
-        raise UserError(str(error), primitive=name, fix=f"call it as help(tilewright.{name}) says") from error
+        raise UserError(str(error), primitive=name, fix=f"see help(tilewright.{name}) for the arguments") from error
     bound.apply_defaults()
     given = dict(bound.arguments)
     x, named_x = given.pop("x"), given.pop("named")

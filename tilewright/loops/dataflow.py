@@ -195,7 +195,7 @@ def _joined(a: Access, b: Access) -> Access:
 def first_dependence(
     before: Accesses, after: Accesses, scene: Scene, actors: Actors, step: LoopDistance | None = None
 ) -> Dependence | None:
-    """A dependence of the accesses `after` on the accesses `before` by such actors; None if there is none."""
+    """A dependence by `actors` of the accesses `after` on the accesses `before`; None if there is none."""
     if not any(access.writes for access in (*before, *after)):
         return None
     for source in before:

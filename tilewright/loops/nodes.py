@@ -233,10 +233,10 @@ class Await(Stmt):
 class Tensorized(Stmt):
     """A warp multiplies matrices: sums[row, column] += a[row, depth] * b[depth, column], for all values of the three.
 
-    `body` is the computation of one lane, and stays the meaning: code that does not know the instruction runs it. `a`,
-    `b` and `sums` are loads in terms of the variables `row`, `column` and `depth`. The statement defines these
-    variables, which run from 0 to `extents`. A lane accesses the sums that it holds. `lane` is its number in the warp.
-    An instruction of a warpgroup is complete when the statement ends: back ends wait for it.
+    `body`, the work of one lane, defines the result; code that does not know the instruction uses it. `a`, `b` and
+    `sums` are loads in terms of the variables `row`, `column` and `depth`. The statement defines these variables, which
+    run from 0 to `extents`. A lane accesses the sums that it holds. `lane` is its number in the warp. An instruction of
+    a warpgroup is complete when the statement ends: back ends wait for it.
     """
 
     atom: Atom
@@ -262,9 +262,9 @@ class Seq(Stmt):
 class Launch(Stmt):
     """A kernel launch: `threads` maps each hardware index used to (variable, extent).
 
-    `resident` is how many blocks the compiler makes room for on a multiprocessor; with 0 it decides by itself. With
-    `whole_words`, words of padded 16-bit floats are complete before they are taken apart. With 2, each is loaded by one
-    instruction under its condition: `codegen/padded_loads.py`.
+    `resident` is the number of blocks that the compiler lets fit on a multiprocessor; with 0, the compiler decides.
+    With `whole_words` 1, zeros beyond a border are chosen for whole words, before these are split into 16-bit halves.
+    With 2, the load itself is predicated: `codegen/padded_loads.py`.
     """
 
     name: str

@@ -57,7 +57,7 @@ class NestContext(Protocol):
 
 
 def one_loop(found: StageBounds, loop: Loop, var: Var, body: Stmt, bound: frozenset[Var]) -> Stmt:
-    """`body` in one loop of a stage; by itself in a loop that runs once, and on a hardware index that is `bound`."""
+    """`body` in one loop of a stage, without the loop if it runs once, or if its hardware index is `bound` already."""
     extent = found.ranges[loop.axis].extent
     annotation = found.stage.annotation(loop.axis)
     if loop.thread is not None:
@@ -70,8 +70,9 @@ def one_loop(found: StageBounds, loop: Loop, var: Var, body: Stmt, bound: frozen
 
 
 MOST_LOOPS = 64
-"""The largest depth of nested loops with more than one iteration. With two iterations each, this many never end, and
-compile time grows faster than the square of the depth."""
+"""The most nested loops with more than one iteration. With two iterations each, such a nest would never end, and
+compile time grows faster than the square of the depth.
+"""
 
 
 class StageNest:
@@ -157,8 +158,9 @@ class StageNest:
         return self._with_ends(depth, made)
 
     def _with_ends(self, depth: int, body: Stmt) -> Stmt:
-        """Return `body` after the ends of the axes with their first loop at that depth; ends are 0 if a guard does not
-        hold."""
+        """Return `body` inside a `Let` for each end that belongs to the loop at that depth. An end is 0 if a guard
+        fails.
+        """
         inner = {loop.var: loop.axis.name for loop in self.loops[depth:]}
         read = loads(*(end.value for end in self.found.ends if end.depth == depth))
         self._check_computed_before(depth, {load.source for load in read}, "has a range that is read from")
@@ -192,7 +194,7 @@ class StageNest:
         return self.builder.around_loop(self.stage.id, loop.axis, self._loop(loop, loop.var, body, bound))
 
     def _prefetches(self, depth: int, body: Stmt) -> Iterator[Stmt]:
-        """The prefetches in each iteration of the loop at that depth, around that body."""
+        """The prefetches that an iteration of the loop at that depth makes before `body`."""
         loop, stage = self.loops[depth], self.stage
         for tensor, offset, extent in asked_ahead(self.found, loop.axis):
             check_there(self.builder.bounds, self.builder.schedule, stage, tensor, self.loops[depth:])
@@ -302,7 +304,7 @@ class StageNest:
         return buffer, self._rolled(self.stage.id, places, [self.values[a] for a in self.stage.op.axis])
 
     def _rolled(self, stage_id: int, places: Sequence[Expr], indices: Sequence[Expr]) -> tuple[Expr, ...]:
-        """Places within a region; along a rolling dimension, the place of the index in the ring."""
+        """Positions within a region; along a rolling dimension, the position in the ring."""
         ring = self.builder.rolling.get(stage_id)
         return tuple(
             ring.place(i) if ring and d == ring.dimension else p

@@ -45,8 +45,8 @@ _OUTSIDE: dict[type, tuple[str, ...]] = {For: ("min", "extent"), Let: ("value",)
 def structural_mismatch(a: Any, b: Any, map_free_vars: bool = False) -> Mismatch | None:
     """Find the first difference of two expressions, statements, functions, programs, or lists of them.
 
-    Variables that neither side defines are equal if they are one object. With `map_free_vars`, they are equal if the
-    same variable of the other side stands in each of their places.
+    A variable that neither side defines is equal to itself only. With `map_free_vars`, it may correspond to another
+    variable of the other side, the same one throughout.
     """
     walk = _Comparison(map_free_vars)
     return None if walk.same(_constant(a), _constant(b)) else walk.mismatch

@@ -51,7 +51,8 @@ class TensorizedNest(StageNest):
     def _of_one_thread(self, loops: Stmt, bound: frozenset[Var]) -> Stmt:
         """The instruction if all guards hold for the whole tile, else the loops with their guards.
 
-        A warp's operands are tiles in memory of their own, but a thread must not read beyond its data.
+        A warp may compute beyond its guards, as its operands are private tiles. A thread may not, as it reads the
+        tensors.
         """
         inside = (*self.matched.rows, *self.matched.columns, *self.matched.depth)
         last: dict[Var, Expr] = {axis.var: const(self._extent(axis) - 1, axis.var.dtype) for axis in inside}

@@ -1,6 +1,6 @@
 """One extent per thread index and kernel: the extents that the stages of a kernel bind to one index must agree.
 
-A loop of extent 1 agrees with every other: all threads along its index run its body.
+A loop of extent 1 fits any extent of its index: all threads along the index run its body.
 
     for threadIdx.z in range(4): ...          for threadIdx.z in range(4): ...
     for threadIdx.z in range(1): f(z)   ->    for threadIdx.z in range(4): f(0)

@@ -1,8 +1,8 @@
 """Uniformity analysis: which memory may hold different values for the threads of a block.
 
-Local memory is each thread's own. All threads of a block find the same there if all of them store the same. Values that
-no thread index decides, at indices and under conditions that none decides either. Memory that a kernel does not write
-holds one value for all.
+Local memory is each thread's own. All threads find the same value there if all of them store the same value. That holds
+if neither the value, nor its index, nor its condition depends on a thread index. Memory that a kernel does not write
+has one value for all threads.
 """
 
 from __future__ import annotations

@@ -32,8 +32,8 @@ class GuardedArray:
 
         far │ near │ array │ near │ far
 
-    The near ones are filled and read with the array. The far ones are filled once, and read by `stray`. Small arrays
-    of one kernel lie in a `row`, and have them at its ends only: looking at them takes as long as some kernels.
+    Near zones are filled and read with the array. Far zones are filled once, and read by `stray`. Small arrays of a
+    kernel are neighbours in a `row`, with far zones only at its ends: checking these takes as long as some kernels.
     """
 
     def __init__(self, name: str, shape: tuple[int, ...], dtype: str, on: Device) -> None:

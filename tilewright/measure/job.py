@@ -25,8 +25,8 @@ class Job:
     is forked when the measuring begins, so it may be any function of the script. `key` is the caller's own. `reference`
     gives inputs and expected outputs; without it they come from the declaration of the tensors. Jobs that share one
     `reference` function, or one declaration, share one computation of it. If the candidate was lowered before,
-    `lowered` is its loop nest, packed by `lowered.py`, and builders do not call `instantiate`. A list as `kept`
-    receives the built program; if it has one already, builders do not build the job again.
+    `lowered` is its loop nest, packed by `lowered.py`, and builders do not call `instantiate`. `kept` is a list for the
+    built program; if it already holds one, builders do not build the job again.
     """
 
     instantiate: Callable[[], tuple[Any, list[Any]]]

@@ -1,11 +1,12 @@
 """share_storage: storage coalescing. Shared buffers with disjoint live ranges occupy the same memory.
 
-A shared buffer is in use while it may hold a value that is read later. It has been stored to since its last lifetime
-started, and is read further on, around a loop perhaps, before the next one starts. Two buffers may share memory if
-neither is stored to while the other is in use. Of two that have one type, the smaller one then becomes a view of the
+A shared buffer is in use while it may hold a value that is read later. That is: it was stored to in its present
+lifetime, and is read again before its next lifetime begins, perhaps in a later iteration. Two buffers may share memory
+if neither is stored to while the other is in use. If both have one type, the smaller buffer then becomes a view of the
 larger one. If an arena of bytes, in which buffers of any type overlap, needs fewer bytes, they all become views of it.
-`place_barriers` keeps the last reader of the one and the writer of the other apart. No barrier may stand in a branch or
-loop that threads of a block pass differently. All that such a statement accesses is in use throughout it.
+`place_barriers` puts a barrier between the last read of one buffer and the first write of the other. No barrier may
+stand in a branch or loop that threads of a block pass differently. All that such a statement accesses is in use
+throughout it.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ def share_storage(function: Function, target: Target, options: Options) -> Funct
 
     def visit(stmt: Launch) -> Launch:
         threads = frozenset(var for tag, var, extent in stmt.threads if tag.is_thread and not is_const(extent, 1))
-        # One thread gets no barriers, and without them compilers move accesses of different types past each other.
+        # In a single thread there are no barriers, and compilers may reorder accesses of different types.
         return stmt.with_body(_kernel(stmt.body, threads, memory.alignment if threads else None))
 
     return map_kernels(function, visit)

@@ -96,8 +96,8 @@ def _dimensions(found: StageBounds, axes: tuple[IterVar, ...]) -> list[tuple[Ite
         size = None if place is None else found.region[place].extent
         if place is None or not isinstance(size, IntImm) or size.value != wanted:
             refuse(
-                f"axis {axis.name!r} of stage {stage.name!r} runs over {wanted} of the {size} elements that its reader "
-                "needs of that dimension",
+                f"axis {axis.name!r} of stage {stage.name!r} covers {wanted} of the {size} elements of that dimension "
+                "which its reader needs",
                 "leave the axes of the tile whole: split the reader, and tensorize the whole tile that it needs",
             )
         assert place is not None

@@ -45,7 +45,7 @@ def guarded_value(
 ) -> Expr:
     """Return an expression over the axes of a stage's operation in terms of loops, simplified under the guards.
 
-    `above` are the values of axes in terms of guarded ones, `below` the values of the guarded axes in terms of loops.
+    `above` maps axes to expressions of guarded axes, `below` maps guarded axes to expressions of loops.
     """
     roots = {root.var: cast(root.var.dtype, above[root]) for root in stage.roots}
     within = facts.bind_all({axis.var: (ranges[axis].min, ranges[axis].extent) for axis in below})

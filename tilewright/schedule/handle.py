@@ -254,7 +254,7 @@ class StageHandle(StageView):
 
     @property
     def all_iter_vars(self) -> list[IterVar]:
-        """The operation's own axes, and all axes derived from them."""
+        """The operation's own axes, and all axes that steps made from them."""
         return list(self.value.all_axes)
 
     @property

@@ -43,7 +43,7 @@ def _fault(combiner: CommReducer) -> tuple[str, str] | None:
     try:
         start = tuple(evaluate(e, {}) for e in combiner.identity)
         twice = _combined(combiner, start, start)
-        # Each part of a tuple has the samples in another order: an index should not grow with its value.
+        # Each component of a tuple has the samples in another order, so that an index does not grow with its value.
         a, b, c = (tuple(_sample(v, i + k) for k, v in enumerate(start)) for i in range(3))
         ab, ba = _combined(combiner, a, b), _combined(combiner, b, a)
         first, then = _combined(combiner, ab, c), _combined(combiner, a, _combined(combiner, b, c))

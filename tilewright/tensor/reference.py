@@ -143,7 +143,7 @@ class _Graph:
 
 
 def _axes(graph: _Graph, axes: Sequence[IterVar], rank: int) -> dict[Var, np.ndarray]:
-    """The values of each data axis, along its own dimension of `rank` dimensions."""
+    """The values of each data axis, as an array of `rank` dimensions that varies along its own dimension alone."""
     env = {}
     for at, axis in enumerate(axes):
         low, extent = _span(graph, axis)

@@ -360,11 +360,11 @@ def compute(
 ) -> Any:
     """A tensor given element by element: `compute((n, m), lambda i, j: A[i, j] + 1, name="B")`.
 
-    `fcompute` is called with one axis per dimension, named after its parameters; parameters with a default keep it. It
-    returns the element's value, or a tuple of values for an operation of several outputs. A reduction (`te.sum(...)`)
-    must be the whole value. A function of fewer axes calls an intrinsic of `te.decl_tensor_intrin` on regions of
-    tensors: `compute((n, 16), lambda i: intrinsic(A[i, 0:16]))`. Returns the tensor (a tuple of tensors for several
-    values).
+    `fcompute` is called with one axis per dimension, named after its parameters; parameters with a default get no axis.
+    It returns the element's value, or a tuple of values for an operation of several outputs. A reduction
+    (`te.sum(...)`) must be the whole value. A function of fewer axes calls an intrinsic of `te.decl_tensor_intrin` on
+    regions of tensors: `compute((n, 16), lambda i: intrinsic(A[i, 0:16]))`. Returns the tensor (a tuple of tensors for
+    several values).
     """
     _check_name(name, "compute")
     if attrs is not None and not isinstance(attrs, Mapping):

@@ -44,10 +44,10 @@ def take(a: Tensor, indices: Tensor, axis: int | None = None, batch_dims: int = 
     axis
         The dimension that they index; by default the elements in row-major order.
     batch_dims
-        How many dimensions in front the two have in common, each taking its own part.
+        The number of leading dimensions that `a` and `indices` share.
     mode
-        What an index outside of the dimension means: "clip" the nearest element, "wrap" one counted around, "nan"
-        NaN (0 for integers). With "fast" there is none, and nothing is checked.
+        What an index outside of the dimension means: "clip" the nearest element, "wrap" one counted around, "nan" NaN
+        (0 for integers). With "fast", indices are not checked.
 
     Returns
     -------
@@ -56,7 +56,7 @@ def take(a: Tensor, indices: Tensor, axis: int | None = None, batch_dims: int = 
     Raises
     ------
     UserError
-        For indices of a dimension without elements, but with "nan".
+        If the dimension has no elements, unless `mode` is "nan".
     """
     data, where = tensor(a, "a", "take"), index_tensor(indices, "indices", "take")
     mode = one_of(mode, MODES, "mode", "take")

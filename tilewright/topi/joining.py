@@ -301,8 +301,8 @@ def dynamic_strided_slice(a: Tensor, begin: Tensor, end: Tensor, strides: Tensor
         Integers, one for each of the first dimensions, which are sliced. A `begin` below 0 counts from the end of its
         dimension, and one outside of it is moved to its nearest element.
     output_shape
-        The shape of the result, which nothing else tells when the operator is declared; `end` is not read. Elements
-        behind the last one repeat that.
+        The shape of the result. It must be given, as the values of `end` are not known before the call; `end` is not
+        read. Indices beyond the last element read the last element.
 
     Returns
     -------

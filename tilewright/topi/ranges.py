@@ -41,13 +41,15 @@ def arange(start: Any, stop: Any = None, step: Any = 1, dtype: Any = "float32") 
     numbers = [getattr(x, "value", x) for x in (first, end, step)]
     if any(isinstance(x, bool) or not isinstance(x, (int, float)) for x in numbers) or numbers[2] == 0:
         raise UserError(
-            f"arange from {first!r} to {end!r} by {step!r}",
+            f"from {first!r} to {end!r} by {step!r} is not a range",
             primitive="arange",
             fix="give numbers, and a step other than 0",
         )
     if not all(math.isfinite(x) for x in numbers):
         raise UserError(
-            f"arange from {first!r} to {end!r} by {step!r}", primitive="arange", fix="give numbers that are finite"
+            f"from {first!r} to {end!r} by {step!r} is not a finite range",
+            primitive="arange",
+            fix="give finite numbers",
         )
     kind, count = element_type(dtype, "arange"), math.ceil((numbers[1] - numbers[0]) / numbers[2])
     if count <= 0:

@@ -260,11 +260,10 @@ Places = Callable[[Any, Any, Callable[[Any], Expr]], tuple[Expr, Any, Any]]
 def _scattered(
     source: Tensor, where: Tensor, news: Tensor, counts: tuple[Any, Any], places: Places, combine: Combine, name: str
 ) -> Tensor:
-    """The data with updates: each lane, which has its elements for itself, takes its updates one after the other.
-
-    Few lanes of many updates leave a grid of threads idle. There, of updates that replace an element the last one is
-    found first, by all threads. Other updates are distributed by the element that they change. Each thread reads all
-    updates of a lane, and applies the updates of its own elements in order.
+    """The data with updates: each lane has its own elements, and applies its updates in order. Few lanes with many
+    updates would leave most threads of a grid idle. If updates replace elements, all threads there first find the last
+    update of each element. Other updates are distributed by the element that they change. Each thread reads all updates
+    of a lane, and applies the updates of its own elements in order.
     """
     lanes, count = (getattr(n, "value", n) for n in counts)
 

@@ -122,7 +122,9 @@ def topk(
     source, at, length = _row(data, axis, "topk")
     count = integer(k, "k", "topk")
     if count > length:
-        raise UserError(f"k={k} of {length} elements", primitive="topk", fix=f"give a number up to {length}")
+        raise UserError(
+            f"k={k} is more than the {length} elements", primitive="topk", fix=f"give a number up to {length}"
+        )
     count = length if count < 1 else count
     values, places = _sorted(source, at, length, flag(is_ascend, "is_ascend", "topk"))
     made = [

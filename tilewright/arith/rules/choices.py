@@ -1,4 +1,4 @@
-"""Rules of Select and IfThenElse."""
+"""Rewrite rules of Select and IfThenElse."""
 
 from __future__ import annotations
 

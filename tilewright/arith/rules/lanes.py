@@ -1,4 +1,4 @@
-"""Rules of vectors with equal lanes: one lane is computed, then copied."""
+"""Rules of vectors with equal lanes: one lane is computed, and then broadcast."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Rewrite rules as data, and their compilation to Python `if` chains.
 
-`match(FloorDiv, x, c)` is the pattern of a node type and its fields. A field is another pattern, a node that must be
-met itself, None if it does not matter, or a *wildcard*. `wild("x y")` matches any expression, `constants("c d")` an
+`match(FloorDiv, x, c)` is the pattern of a node type and its fields. A field is another pattern, a node that matches
+only itself, None if it does not matter, or a *wildcard*. `wild("x y")` matches any expression, `constants("c d")` an
 integer constant, `numbers("m l")` a field that holds a number or a type. A wildcard that occurs twice must match the
 same node twice. `compile_rules` turns all rules of one root type into one function. It tests each type and field once
 per rule, and is many times faster than interpreting the patterns.
@@ -26,7 +26,7 @@ class Wild(NamedTuple):
 class Pattern(NamedTuple):
     """A node of type `root` with fields that match the `parts`, in the order of `root.FIELDS`.
 
-    A part is a pattern, a wildcard, None for a field that does not matter, or a node to be met itself.
+    A part is a pattern, a wildcard, None for a field that does not matter, or a node that matches only itself.
     """
 
     root: type[Expr]

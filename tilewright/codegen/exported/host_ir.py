@@ -75,7 +75,7 @@ class _Entry(HostVisitor):
         self.out.start(right)
 
     def other(self, s: Stmt) -> None:
-        """Refuse anything that does something."""
+        """Raise an error for a statement that has an effect."""
         if not (isinstance(s, Evaluate) and isinstance(s.value, n.IntImm)):
             raise UserError(
                 f"the host code of {self.signature.function.name!r} has a {type(s).__name__}, such as a call of a "

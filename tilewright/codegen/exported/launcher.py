@@ -131,7 +131,7 @@ class EntryWriter(HostVisitor):
         self.visit(s.body)
 
     def other(self, s: Stmt) -> None:
-        """Refuse anything that does something."""
+        """Raise an error for a statement that has an effect."""
         if not (isinstance(s, Evaluate) and isinstance(s.value, n.IntImm)):
             raise self._unknown(type(s).__name__)
 

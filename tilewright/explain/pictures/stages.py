@@ -138,7 +138,7 @@ def _attach(made: Picture, start: _Box, end: _Box, at: At) -> None:
     row = end.rows.get(at.axis, end.y + end.height)
     x0, y0 = start.x + start.width, start.y + start.height - _LINE_HEIGHT / 2
     x1 = end.x
-    if end.x <= start.x:  # an odd graph: a stage that is computed in one to the left
+    if end.x <= start.x:  # an edge that goes back to the left
         x0, x1 = start.x, end.x + end.width
     bend = (x1 - x0) / 2
     made.path(

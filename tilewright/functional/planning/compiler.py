@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from ...tune.space.config import Config
 
 SUITS = 1.3
-"""The largest ratio of expected cycles, of a similar layer's configuration to the default one, at which the former is
-used. On an H200, 17 of 53 layers exceeded it: their recorded configurations ran at 0.78 times the default's speed. The
-others ran at 1.04 times the default's speed.
+"""A similar layer's configuration is used if its expected cycles are at most this multiple of the default's. On an
+H200, 17 of 53 layers exceeded it: their recorded configurations ran at 0.78 times the default's speed. The others ran
+at 1.04 times the default's speed.
 """
 _LARGE_WINDOW = 25
 """The least taps of a transposed depthwise layer in NCHW that CPUs compute faster as a convolution."""
@@ -108,7 +108,10 @@ def epilogue_of(problem: Problem, activation: Activation | None) -> Epilogue:
     named: Any = problem.activation or None
     if named is not None and named.startswith("custom:"):
         if activation is None:
-            raise UserError("the function of this activation is not known here", fix="call the operator with it")
+            raise UserError(
+                "the activation is a function of another process",
+                fix="call the operator with this function first",
+            )
         named = BackwardStep(activation) if named.endswith(GRADIENT) else activation
     return Epilogue(problem.bias, problem.residual, named)
 

@@ -202,7 +202,7 @@ class BufferStorage:
         new = bits_of(np.ascontiguousarray(values, self.flat.dtype))
         changes = bits_of(self.flat.take(where)) != new
         if again is not None:
-            # A device gives a new allocation the same memory, so only values decide whether it was written.
+            # A device may reuse the memory of an allocation, so elements count as written only if their values change.
             changes |= again & (shadow.writer.take(where) == NONE)
             self.written.reshape(-1)[where] = True
         race = shadow.write(where, changes, who)

@@ -1,4 +1,4 @@
-"""The step of a causal convolution with which a model decodes: it reads the state, writes the results, and the state.
+"""One decoding step of a causal convolution: it reads the state, and writes the results and the new state.
 
 It is a statement rather than a declaration, since its state is an argument that is read before it is written.
 """

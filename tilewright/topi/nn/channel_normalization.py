@@ -31,7 +31,7 @@ def batch_norm(
     training: bool | None = None,
     momentum: float | None = None,
 ) -> list[Tensor]:
-    """Normalise each channel by a mean and a variance: the statistics gathered in training, or in training its own.
+    """Normalise each channel by a mean and a variance: in training the data's own, else the moving ones.
 
     Parameters
     ----------

@@ -229,10 +229,8 @@ class MmaTile(KnobTile):
         return at.copy_registers * copies * ((self.stages > 1) & (self.depth % of.period == 0))
 
     def _effort(self, of: Contraction, operand: MatrixOperand, at: Quantities) -> Number:
-        """Issue slots for one copy of a factor.
-
-        A copy computes its tap unless slices are whole windows or parts of one. Asynchronous copies move at least 4
-        bytes.
+        """Issue slots for one copy of a factor. Each copy computes the index of its tap, unless slices are whole
+        windows or fractions of one. Asynchronous copies move at least 4 bytes.
         """
         whole = self.depth % of.period == 0
         parts = (of.period % self.depth > 0) & ((whole == 0) | of.columns.along_depth)

@@ -207,9 +207,8 @@ def space(of: Images) -> Space:
     block may fetch whole small images to shared memory first. `order`: the outermost loop of a sum. It runs over the
     terms, or over a thread's rows of results, which are then complete one after another. With "stores", each row is
     stored before the next row begins. `resident`: the blocks per multiprocessor for which the compiler limits
-    registers; with 0, it sets no limit. `whole_words`: the time of the choice between 16-bit floats and the border's
-    zeros. With 1, a word is replaced by zeros before it is split into its halves; with 2, the choice precedes the load.
-    `bias`: see `tensors.py`.
+    registers; with 0, it sets no limit. `whole_words`: with 1, the border's zeros are chosen for whole words, before
+    these are split into 16-bit halves; with 2, the load itself is predicated. `bias`: see `tensors.py`.
     """
     last = of.layout == "NHWC"
 
