@@ -24,7 +24,8 @@ ENUMERATIONS += ("report/inline_svg", "runtime/cuda_driver", "runtime/orc", "sch
 SHORT_BODY = 42
 """Characters of a function that may stand in several files."""
 ONE_PLACE = {"flock(": "core/system", 'CDLL("libcuda': "runtime/cuda_library", "os.replace(": "core/files"}
-"""Calls that stand in one file, whose functions the others call."""
+ONE_PLACE |= {"results.listeners": "tune/session/campaign"}
+"""Calls and attributes that stand in one file, whose functions the others call."""
 ERRORS = ("UserError", "UserTypeError", "UserAttributeError", "AbsentDeviceError")
 
 
@@ -194,7 +195,7 @@ def test_a_version_fits_a_page_of_the_change_log() -> None:
     assert not (long := {s.splitlines()[0]: n for s in sections if (n := s.count("\n")) > 120}), long
 
 
-def test_locks_drivers_and_moved_files_have_one_place() -> None:
+def test_locks_drivers_moved_files_and_listeners_have_one_place() -> None:
     texts = {one.path: one.path.read_text(encoding="utf-8") for one in files()}
     for call, place in ONE_PLACE.items():
         found = [path.relative_to(PACKAGE).with_suffix("").as_posix() for path, text in texts.items() if call in text]

@@ -306,8 +306,8 @@ def _tune_slowly(log, asked):
 
     callback = autotvm.callback.log_to_file(str(log))
     limits = SearchOptions(150, confirm=0)
-    search = LayerSearch([Entrant(TASK, RandomSearch(SPACE, 0))], fakes.FakeMeasurer(judge), limits)
-    search.listeners.append(lambda trial: callback(None, [trial.input], [trial.result]))
+    write = [lambda trial: callback(None, [trial.input], [trial.result])]
+    search = LayerSearch([Entrant(TASK, RandomSearch(SPACE, 0))], fakes.FakeMeasurer(judge), limits, write)
     search.resume(callback.known())
     search.go()
 

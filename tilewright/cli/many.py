@@ -19,6 +19,8 @@ from ..topi.templates.workload import Convolution
 from ..tune.records.log import RecordLog
 from ..tune.session.campaign import Campaign, Entrant
 from ..tune.session.options import UNLIMITED_TRIALS, SearchOptions
+from ..tune.session.results import Listener
+from ..tune.session.run import Run
 from ..tune.task import Task
 from .commands import FAILED, FINE, INTERRUPTED
 from .console import heading, print_lines
@@ -85,18 +87,20 @@ def _searched(
 ) -> Campaign:
     """Search the tasks, each of the layer that its number names, and return the finished campaign."""
     log = RecordLog(options.log)
+    lines = None if is_terminal(sys.stderr) else TrialLines()
+
+    def listeners_of(number: int, run: Run) -> list[Listener]:
+        show = [] if lines is None else [partial(lines.show, run.tally, f"workload {number + 1}")]
+        return [*show, lambda trial: log.record(trial.input, trial.result)]
+
     entrants = [
-        Entrant(task, search_of(task, options), layer=number, weight=weight)
+        Entrant(task, search_of(task, options), None, number, weight, partial(listeners_of, number))
         for task, number, weight in zip(tasks, numbers, weights, strict=True)
     ]
     limits = SearchOptions(UNLIMITED_TRIALS, options.early_stopping, seconds=options.budget)
     trials = options.trials if options.trials < UNLIMITED_TRIALS else None
     with shown(), session_of(tasks[0].target, options, log) as session:
         campaign = Campaign(entrants, session, limits, trials=trials)
-        lines = None if is_terminal(sys.stderr) else TrialLines()
-        for run, number in zip(campaign.runs, numbers, strict=True):
-            show = [] if lines is None else [partial(lines.show, run.tally, f"workload {number + 1}")]
-            run.results.listeners = [*show, lambda trial: log.record(trial.input, trial.result)]
         if options.resume:
             campaign.resume(log.known())
         campaign.go()

@@ -6,6 +6,7 @@ import logging
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import typer
@@ -26,6 +27,7 @@ from ..tune.session.campaign import Entrant
 from ..tune.session.layer import LayerSearch
 from ..tune.session.measurers import Session, open_session
 from ..tune.session.options import SearchOptions
+from ..tune.session.results import Listener
 from ..tune.session.run import Run
 from ..tune.session.show import short_line
 from ..tune.session.trials import Tally, Trial
@@ -36,15 +38,17 @@ from .tune_options import TuneOptions
 def search(tasks: Sequence[Task], options: TuneOptions) -> LayerSearch:
     """Search strategies of one layer until the trials are used up or Ctrl-C; the first task is the default strategy."""
     log = RecordLog(options.log)
-    found = [Entrant(task, search_of(task, options)) for task in tasks]
+    lines, several = None if is_terminal(sys.stderr) else TrialLines(), len(tasks) > 1
+
+    def listeners_of(run: Run) -> list[Listener]:
+        origin = f"by {strategy_name(run.task)}" * several
+        show = [] if lines is None else [partial(lines.show, run.total, origin)]
+        return [lambda trial: log.record(trial.input, trial.result), *show]
+
+    found = [Entrant(task, search_of(task, options), listeners_of=listeners_of) for task in tasks]
     limits = SearchOptions(options.trials, options.early_stopping, seconds=options.budget)
     with shown(), session_of(tasks[0].target, options, log) as session:
-        layer = LayerSearch(found, session, limits, [lambda trial: log.record(trial.input, trial.result)])
-        if not is_terminal(sys.stderr):
-            lines, several = TrialLines(), len(tasks) > 1
-            layer.listeners.append(
-                lambda trial: lines.show(layer.tally, f"by {strategy_name(trial.input.task)}" * several, trial)
-            )
+        layer = LayerSearch(found, session, limits)
         if options.resume:
             layer.resume(log.known())
         layer.go()

@@ -13,6 +13,8 @@ from ...tune.search.by_name import SEARCHES
 from ...tune.session.budget import check_counts, seconds_of
 from ...tune.session.campaign import Campaign, Entrant
 from ...tune.session.options import UNLIMITED_TRIALS, SearchOptions
+from ...tune.session.results import Listener
+from ...tune.session.run import Run
 from ...tune.task import Task
 from . import callback
 from .tuner import AutoTuner, GATuner, GridSearchTuner, RandomTuner, Tuner, XGBTuner
@@ -103,24 +105,28 @@ def tune_tasks(
     options = SearchOptions(UNLIMITED_TRIALS, early_stopping, confirm=confirm, seconds=seconds)
     numbers = range(len(tasks)) if layers is None else [layers.index(layer) for layer in layers]
     entrants = [
-        Entrant(task, made.strategy, layer=number, weight=weight)
+        Entrant(task, made.strategy, None, number, weight, partial(_listeners, made, called))
         for task, made, number, weight in zip(tasks, tuners, numbers, chosen, strict=True)
     ]
     with open_session_of(tasks[0].target, option, called) as session:
         campaign = Campaign(entrants, session, options, trials=trials)
         if resume:
             campaign.resume(known_to(called))
-        _go(campaign, tuners, called)
+        _go(campaign, tuners)
     campaign.conclude()
     return tuners
 
 
-def _go(campaign: Campaign, tuners: Sequence[Tuner], callbacks: Sequence[Callback]) -> None:
-    """Run a campaign; tuners report trials to the callbacks, then receive the results."""
+def _listeners(tuner: Tuner, callbacks: Sequence[Callback], run: Run) -> list[Listener]:
+    """Return the listener of a run: the tuner, which reports trials to the callbacks."""
+    return [partial(tuner.report, run, callbacks=callbacks)]
+
+
+def _go(campaign: Campaign, tuners: Sequence[Tuner]) -> None:
+    """Run a campaign; the tuners then receive the results."""
     pairs = list(zip(campaign.runs, tuners, strict=True))
     for run, made in pairs:
         made.n_trial, made.early_stopping = run.options.trials, run.options.early_stopping or 1e9
-        run.results.listeners = [partial(made.report, run, callbacks=callbacks)]
         made.follow(run)
     campaign.go()
     for run, made in pairs:

@@ -7,7 +7,7 @@ the measurer builds and runs them, and the run receives their outcomes.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from typing import Protocol
@@ -53,6 +53,8 @@ class Entrant:
         the strategy of calls without measurements.
     weight : float
         The weight of the task's seconds, such as its number of uses in a network.
+    listeners_of : callable, optional
+        Returns the listeners of the task's run, which are called after the listeners of the campaign.
     """
 
     task: Task
@@ -60,6 +62,7 @@ class Entrant:
     first: Sequence[int] | None = None
     layer: int = 0
     weight: float = 1.0
+    listeners_of: Callable[[Run], Sequence[Listener]] | None = None
 
 
 class Campaign:
@@ -97,6 +100,8 @@ class Campaign:
         self.runs = [
             Run(one.task, one.search, measurer, options, listeners, totals[one.layer], one.first) for one in entrants
         ]
+        for one, run in zip(entrants, self.runs, strict=True):
+            run.results.listeners += () if one.listeners_of is None else one.listeners_of(run)
         self.shares = [TaskShare(one.task.name, one.task.flop, one.weight, layer=one.layer) for one in entrants]
         self.measurer = measurer
         self.trials = trials

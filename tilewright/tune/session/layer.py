@@ -44,10 +44,9 @@ class LayerSearch:
     ) -> None:
         self.options = options
         self.interrupted = False
-        self.listeners = list(listeners)
         # The trials of rivals are counted together.
         each = options if len(entrants) == 1 else replace(options, trials=UNLIMITED_TRIALS)
-        self._campaign = Campaign(entrants, measurer, each, self.listeners)
+        self._campaign = Campaign(entrants, measurer, each, listeners)
         self.runs = self._campaign.runs
         self.tally = self.runs[0].total
         self.tally.wanted = options.trials

@@ -49,7 +49,7 @@ class Results:
         self.task = task
         self.measurer = measurer
         self.options = options
-        self.listeners = listeners
+        self.listeners = list(listeners)
         self.tally = Tally(options.trials)
         self.total = self.tally if total is None else total
         self.good: dict[int, Trial] = {}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any, NoReturn
 
 import numpy as np
@@ -103,9 +104,11 @@ class Tuner:
             options = SearchOptions(n_trial, early_stopping, count_invalid, confirm, si_prefix, seconds)
             # A subclass of a tuner that has a strategy may override `next_batch`, too.
             strategy = SubclassSearch(self) if self._has_own_search else self.strategy
-            search = LayerSearch([Entrant(self.task, strategy)], session, options)
+            reporting = Entrant(
+                self.task, strategy, listeners_of=lambda run: [partial(self.report, run, callbacks=called)]
+            )
+            search = LayerSearch([reporting], session, options)
             (run,) = search.runs
-            search.listeners.append(lambda trial: self.report(run, trial, called))
             logger.info("Get devices for measurement successfully!")
             bars = [c for c in called if isinstance(c, callback.ProgressBar)]
             if resume:
