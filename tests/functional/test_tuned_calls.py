@@ -75,13 +75,13 @@ def test_a_budget_where_gradients_are_recorded(monkeypatch: pytest.MonkeyPatch) 
     ("tune", "seconds"), [(None, 0), ("quick", 5), (30, 30), (0.5, 0.5), ("30s", 30), ("2m", 120), ("1.5", 1.5)]
 )
 def test_budgets_are_seconds_or_text(tune: Any, seconds: float) -> None:
-    assert plans.seconds_of(tune) == seconds
+    assert plans.seconds_of_tune(tune) == seconds
 
 
 @pytest.mark.parametrize("tune", ["slow", "0s", "-1s", 0, -1, True, float("nan"), (5,)])
 def test_other_budgets_are_refused(tune: Any) -> None:
     with pytest.raises(UserError, match="which is not a budget"):
-        plans.seconds_of(tune)
+        plans.seconds_of_tune(tune)
 
 
 def arrays_of(library: str) -> Callable[[np.ndarray], Any]:

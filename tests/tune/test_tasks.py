@@ -14,8 +14,8 @@ from tilewright.core.errors import UserError
 from tilewright.measure.outcome import Measured, RunFailed
 from tilewright.tune.search.simple import RandomSearch
 from tilewright.tune.session.allotment import WINDOW, TaskShare, choose
-from tilewright.tune.session.budget import seconds_of
 from tilewright.tune.session.campaign import SLICE, Campaign, Entrant, lines
+from tilewright.tune.session.durations import seconds_of
 from tilewright.tune.session.options import SearchOptions
 
 INFINITY = float("inf")

@@ -16,7 +16,7 @@ from ..measure.own_runner_api import Runner
 from ..schedule.handle import ScheduleHandle
 from ..tensor.scan import ScanOp
 from ..tensor.tensor import Operation, PlaceholderOp, Tensor, topological
-from ..tune.session.budget import check_counts
+from ..tune.session.durations import check_counts
 from .program import AutomaticProgram
 from .search import searched, unmeasured
 

@@ -18,8 +18,8 @@ from ..tune.records.format import Pair
 from ..tune.records.history import applies
 from ..tune.records.log import RecordLog, load_from_file, path_of
 from ..tune.search.guided import automatic
-from ..tune.session.budget import seconds_of
 from ..tune.session.campaign import Entrant
+from ..tune.session.durations import seconds_of
 from ..tune.session.layer import LayerSearch
 from ..tune.session.measurers import open_session
 from ..tune.session.options import SearchOptions

@@ -163,9 +163,9 @@ def auto_command(
 ) -> None:  # fmt: skip
     """Make the schedule of a program automatically, and print it as Python."""
     from .automatic import AutoOptions, automatic
-    from .tune_options import seconds_of
+    from .tune_options import seconds_of_option
 
-    raise typer.Exit(automatic(AutoOptions(program, target, trials, seconds_of(budget), log, precision)))
+    raise typer.Exit(automatic(AutoOptions(program, target, trials, seconds_of_option(budget), log, precision)))
 
 
 @app.command("export", cls=Command)

@@ -231,10 +231,10 @@ def _tune_many(given: dict[str, Any]) -> int:
 
 def _tune_options(operator: str, given: dict[str, Any], trials: int) -> Any:
     """Return the `TuneOptions` of the command line; `trials` is the default."""
-    from .tune_options import TuneOptions, seconds_of
+    from .tune_options import TuneOptions, seconds_of_option
 
     check = not given.pop("no_check")
-    chosen = {"log": given["log"] or Path(f"{operator}.log"), "budget": seconds_of(given["budget"])}
+    chosen = {"log": given["log"] or Path(f"{operator}.log"), "budget": seconds_of_option(given["budget"])}
     if given["trials"] is None:
         chosen["trials"] = trials
     return TuneOptions(**{**given, **chosen, "check": check})

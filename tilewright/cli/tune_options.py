@@ -8,7 +8,7 @@ from pathlib import Path
 from ..core.errors import UserError
 from ..tune.records.log import RecordLog
 from ..tune.search.by_name import SEARCHES
-from ..tune.session.budget import duration
+from ..tune.session.durations import duration
 from .log import check_figure
 
 
@@ -72,7 +72,7 @@ class TuneOptions:
             raise UserError(f"--log {self.log}: {reason}", fix="name a file that can be written", where="") from error
 
 
-def seconds_of(text: str | None) -> float | None:
+def seconds_of_option(text: str | None) -> float | None:
     """The seconds of a budget such as 15s, 2m or 1h; raises UserError for other text."""
     if text is None:
         return None

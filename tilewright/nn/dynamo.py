@@ -16,7 +16,7 @@ from torch.fx import GraphModule, Node
 
 from ..core.errors import UserError, warn_caller
 from ..functional.planning.decision import Tune
-from ..functional.planning.plans import seconds_of
+from ..functional.planning.plans import seconds_of_tune
 from ..functional.pytorch.native import forbids_tf32, tf32_settings
 from ..functional.pytorch.operators.registration import key_compiled_graphs
 from .folding import FoldedParameters
@@ -60,7 +60,7 @@ def dynamo_backend(
     """
     given = dict(options or {})
     own = {name: given.pop(name, None) for name in _OWN}
-    seconds_of(own["tune"])
+    seconds_of_tune(own["tune"])
     if own["report"] is not None and not callable(own["report"]):
         raise UserError(f"report is {own['report']!r}", primitive="torch.compile", fix="give a function, such as print")
     patches = {**_patches_of(mode), **given}

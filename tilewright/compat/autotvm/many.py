@@ -10,8 +10,8 @@ from typing import Any
 from ...core.errors import UserError
 from ...measure.option import measure_option as default_option
 from ...tune.search.by_name import SEARCHES
-from ...tune.session.budget import check_counts, seconds_of
 from ...tune.session.campaign import Campaign, Entrant
+from ...tune.session.durations import check_counts, seconds_of
 from ...tune.session.options import UNLIMITED_TRIALS, SearchOptions
 from ...tune.session.results import Listener
 from ...tune.session.run import Run

@@ -75,7 +75,7 @@ def plan_for(
     KeyboardInterrupt
         If Ctrl-C ended a search. The best kernel found is kept, and the next call with `tune` searches again.
     """
-    budget = seconds_of(tune)
+    budget = seconds_of_tune(tune)
     memo = (problem, on, rival)
     found = _plans.get(memo)
     if found is not None and not budget:
@@ -99,13 +99,13 @@ def plan_for(
     return found
 
 
-def seconds_of(tune: Tune) -> float:
+def seconds_of_tune(tune: Tune) -> float:
     """Return the seconds of an argument `tune`; UserError for an invalid one."""
     if tune is None:
         return 0.0
     if tune == "quick":
         return 5.0
-    from ...tune.session.budget import in_seconds  # not needed by calls that do not search
+    from ...tune.session.durations import in_seconds  # not needed by calls that do not search
 
     found = in_seconds(tune)
     if found is None or not found > 0:

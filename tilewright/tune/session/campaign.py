@@ -173,7 +173,7 @@ class Campaign:
             yield opening
         last, size = None, SLICE
         while not self._late and self._room > 0:
-            self._end_stale_layers()
+            self._stop_early()
             number = choose(self.shares)
             if number is None:
                 return
@@ -210,7 +210,7 @@ class Campaign:
         self._has_begun |= bool(jobs)
         return jobs
 
-    def _end_stale_layers(self) -> None:
+    def _stop_early(self) -> None:
         """End layers without an improvement in the last `early_stopping` trials."""
         for run, share in zip(self.runs, self.shares, strict=True):
             patience = run.options.early_stopping

@@ -16,8 +16,8 @@ from ....measure.outcome import MeasureResult
 from ....tune.records.format import MeasureInput, Pair, pairs_of
 from ....tune.search.search import Search, Seen
 from ....tune.search.subclass import SubclassSearch
-from ....tune.session.budget import check_counts, seconds_of
 from ....tune.session.campaign import Entrant
+from ....tune.session.durations import check_counts, seconds_of
 from ....tune.session.layer import LayerSearch
 from ....tune.session.measurers import Session, open_session
 from ....tune.session.options import SearchOptions

@@ -15,7 +15,7 @@ from ....tune.analysis.candidate import inspect_candidate
 from ....tune.analysis.features import FeatureColumns, Features, check_kind, of_knobs
 from ....tune.records.format import Pair, pairs_of
 from ....tune.search.trees import TreeModel
-from ....tune.session.budget import check_counts
+from ....tune.session.durations import check_counts
 from ....tune.session.trials import flops_of
 from ....tune.task import Task
 from .tuner import space_of

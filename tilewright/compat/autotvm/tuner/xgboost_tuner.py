@@ -6,7 +6,7 @@ from typing import Any
 
 from ....core.errors import UserError
 from ....tune.search.annealing import AnnealingSearch
-from ....tune.session.budget import check_counts
+from ....tune.session.durations import check_counts
 from ....tune.task import Task
 from .tuner import Tuner, space_of
 from .xgboost_cost_model import XGBoostCostModel

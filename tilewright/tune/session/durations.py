@@ -1,4 +1,4 @@
-"""Budgets of time in the notation of users, and numbers of trials."""
+"""Durations in the notation of users, and numbers of trials."""
 
 from __future__ import annotations
 
