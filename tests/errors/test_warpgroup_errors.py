@@ -145,7 +145,7 @@ def test_terms_that_are_no_neighbours() -> None:
 
 def test_warps_that_share_their_rows() -> None:
     p = _of_rows(16, columns=8)
-    with refused("tensorize", "the lines of 'A.shared' that", "16 for each of its warps", fix="64 neighbouring"):
+    with refused("tensorize", "the lines of 'A.shared' that", "16 for each warp", fix="64 neighbouring"):
         p.build()
 
 

@@ -223,7 +223,7 @@ class TestUtils:
             (lambda: utils.const_matrix([1, 2]), "const_matrix", "is not an array of 2 dimensions"),
             (lambda: utils.get_max_power2_factor(0), "get_max_power2_factor", "n=0 is not a whole number"),
             (lambda: utils.get_shape((1, 2, 4), "NC4c", "NC2c"), "get_shape", "from layout NC4c to NC2c"),
-            (lambda: utils.get_shape((1, 2), "NC", "NW"), "get_shape", "cannot go from layout NC to NW"),
+            (lambda: utils.get_shape((1, 2), "NC", "NW"), "get_shape", "cannot be converted from layout NC to NW"),
         ],
     )
     def test_mistakes(self, attempt: Any, primitive: str, says: str) -> None:

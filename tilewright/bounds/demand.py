@@ -94,7 +94,7 @@ def demand(
 
 
 def _numbers(own: Loop, outer: tuple[Loop, ...]) -> list[Var]:
-    """The variables with a thread's number: of a loop, and of outer loops over the same index."""
+    """The variables that have a thread's number: of a loop, and of the outer loops over the same thread index."""
     return [own.var, *(loop.var for loop in outer if loop.tag is own.tag)]
 
 

@@ -20,7 +20,7 @@ from .stage_bounds import Bounds, ReadEnd
 
 
 def ranges_of_loops(stage: Stage, body: Sequence[Expr]) -> tuple[dict[IterVar, Range], tuple[ReadEnd, ...]]:
-    """The ranges of the reduction axes, or of the loops of a script, and the ends among them that are read."""
+    """The ranges of the reduction axes, or of a script's loops, and their ends that are read from tensors."""
     first = body[0] if body else None
     axes = stage.op.loop_axes[len(stage.op.axis) if body else 0 :]
     spans = first.ranges() if isinstance(first, Reduce) else tuple(axis.dom for axis in axes)

@@ -131,8 +131,8 @@ def _join(a: ExactRange | None, b: ExactRange | None) -> ExactRange | None:
 class _Reader:
     """An operation that reads, with the facts about its axes' values.
 
-    `together`: whether all combinations of the values of its data axes occur. Of an operation that is not an output,
-    only single values of an axis are known to be needed, not which of them together.
+    `together`: whether all combinations of the values of its data axes occur. If the operation is not an output, single
+    values of each axis are known to be needed, but not their combinations.
     """
 
     op: Operation

@@ -35,7 +35,7 @@ class StageContraction:
 
 @dataclass(frozen=True)
 class ReadEnd:
-    """The minimum or the extent of a reduction axis: `value`, in terms of the axes of the operation, is `var`.
+    """The minimum or the extent of a reduction axis: `var` stands for `value`, an expression of the operation's axes.
 
     `depth` is the place of the first loop of the stage that runs over the axis, or over a part of it.
     """

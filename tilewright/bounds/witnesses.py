@@ -26,7 +26,7 @@ from ..tensor.tensor import Operation, Tensor
 MOST_CONDITIONS = 8
 MOST_POINTS = 64
 _ALL_OF = 16
-"""Values of an axis up to which each is tried."""
+"""The most values of an axis that are all tried."""
 
 
 class Condition(NamedTuple):

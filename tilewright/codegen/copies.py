@@ -79,7 +79,7 @@ def write_held_back(writer: CopyWriter) -> None:
 
 
 def take_held_back(writer: CopyWriter) -> list[Stmt]:
-    """Return the copies that were held back; from now on, none are."""
+    """Return the copies that were held back, and hold none back any more."""
     copies, writer.held_back = writer.held_back, []
     return copies
 
@@ -228,7 +228,7 @@ def _write(writer: CopyWriter, copy: Copy, loops: tuple[For, ...], names: tuple[
 
 
 def _distance(form: Affine, loops: tuple[For, ...], iteration: tuple[int, ...]) -> int:
-    """How many elements behind the first one's an address is in an iteration of the loops."""
+    """The distance, in elements, of an iteration's address from the first iteration's address."""
     return sum(form.terms.get(loop.var, 0) * i for loop, i in zip(loops, iteration, strict=True))
 
 

@@ -135,7 +135,7 @@ _UNMERGED = f"""template <typename T>
     return parts.whole;
   }}
 }}"""
-"""The value itself, which the compiler takes for another than the one loaded: see `merged_loads.py`."""
+"""The same value, which the compiler can no longer trace to the load: see `merged_loads.py`."""
 
 
 class Cuda(Dialect):

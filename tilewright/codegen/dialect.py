@@ -47,7 +47,7 @@ MATH = (
 class KernelParameter:
     """One kernel parameter as it is declared; `pointee` says that it points to elements of `dtype`.
 
-    `alone` says that nothing else points there, which compilers may count on.
+    `alone` says that nothing else points there; compilers may rely on it.
     """
 
     name: str
@@ -72,7 +72,7 @@ class Dialect(ABC):
     helpers: ClassVar[Mapping[str, str]]
     """Bodies of helper functions that differ from language to language, by name."""
     overloads: ClassVar[bool] = False
-    """Whether functions of integers are others for each type."""
+    """Whether functions of integers are overloaded, so that the argument's type chooses one."""
     has_matrix_instructions: ClassVar[bool] = False
     """Whether `matrix.py` writes matrix instructions in this language; without it, their loops run."""
     has_threads: ClassVar[bool] = True

@@ -127,7 +127,9 @@ def _pieces(number: int) -> tuple[int, int]:
 def nvidia(
     number: int, shared: int, pool: int, blocks: int, warps: int, lanes: int, block_registers: int = 65_536
 ) -> Hardware:
-    """The row of one compute capability; shared memory in KB, of a block that asks and of a multiprocessor."""
+    """The row of one compute capability. `shared` is the KB of shared memory of a block that opts in, `pool` of a
+    multiprocessor.
+    """
     clusters = number >= 90
     levels = (
         Level("grid", _LARGEST, (_LARGEST, 65_535, 65_535)),
@@ -165,7 +167,7 @@ def nvidia(
     )
 
 
-# The spelling of `-arch`, less the letter of a variant (sm_90a), and the row. The columns of numbers: shared memory
+# The spelling of `-arch`, without the letter of a variant (sm_90a), and the row. The columns of numbers: shared memory
 # of a block that opts in and of a multiprocessor (KB), resident blocks and warps, float32 lanes.
 NVIDIA: dict[str, Hardware] = {
     f"sm_{number}": nvidia(number, *limits)

@@ -201,7 +201,7 @@ def _atom(name: str, operands: str, sums: str, shape: tuple[int, int, int], kind
 
 @dataclass(frozen=True)
 class Fragment:
-    """How a tile of sums is distributed over the lanes of a warp: by which dimensions of its buffer.
+    """The distribution of a tile of sums over the lanes of a warp, by dimensions of its buffer.
 
     `rows` and `columns` are the dimensions that count rows and columns of the tile, the slowest first; `halves` is the
     atom's. Dimensions of extent 1 belong to neither.
@@ -227,7 +227,7 @@ ATOMS: dict[str, Atom] = {
         _atom("float64", "float64", "float64", (8, 8, 4), "float64"),
     )
 }
-"""The atoms by name: the type of the operands (with another type of sums than usual: both), or a precision of float32.
+"""The atoms by name: the type of the operands (for sums in float16: both types), or a precision of float32.
 """
 
 DOTS: dict[str, Atom] = {

@@ -1,4 +1,4 @@
-"""Causal convolutions as values: everything that their code depends on, which their sizes are no part of."""
+"""Causal convolutions as values: all that their code depends on. Their sizes are not part of it."""
 
 from __future__ import annotations
 

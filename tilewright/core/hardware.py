@@ -159,8 +159,8 @@ class Synchronization:
 class MatrixShape:
     """An instruction that multiplies small matrices: D (m×n) += A (m×k) · B (k×n).
 
-    `n` lists the widths that it comes in. `level` is the group of threads that executes it together; `a` and `b` name
-    the memories in which the operands lie.
+    `n` lists the possible widths. `level` is the group of threads that executes it together; `a` and `b` name the
+    memories in which the operands lie.
     """
 
     family: str

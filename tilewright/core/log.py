@@ -22,7 +22,7 @@ class _Printable(logging.Filter):
 
 
 def is_terminal(stream: TextIO | None) -> bool:
-    """Whether a standard stream is a terminal; one that is missing or closed is none."""
+    """Whether a standard stream is a terminal; False if it is missing or closed."""
     return stream is not None and not getattr(stream, "closed", False) and stream.isatty()
 
 

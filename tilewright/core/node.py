@@ -114,8 +114,8 @@ _CODE = {
     "many": ("*{x},", "same({x}, tuple([f(y) for y in {x}]))"),
     "extents": ("*[y[2] for y in {x}],", "same_extents({x}, [f(y[2]) for y in {x}])"),
 }
-# For each annotation of a field that holds nodes, how. A launch says of each hardware index its tag, its variable and
-# its extent; of these, the extent is a node that it holds.
+# The ways in which fields hold nodes, by annotation. A launch has a tag, a variable and an extent for each hardware
+# index; only the extent is a child.
 _HOLDS_NODES = {**_BELOW, "tuple[tuple[ThreadTag, Var, Expr], ...]": "extents"}
 # Annotations of fields in which no node is found: data, names that the node defines, and names defined elsewhere. A
 # buffer's extents belong to the statement that allocates it, a reducer's to the reducer.

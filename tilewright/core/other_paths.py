@@ -48,7 +48,7 @@ def path_in_scripts(module: str) -> str:
 
 
 class KeepingModule(ModuleType):
-    """A module that keeps a function, `topi.nn.softmax`, when a module of its name is imported."""
+    """A module that keeps a function, such as `topi.nn.softmax`, when a submodule of the same name is imported."""
 
     def __setattr__(self, name: str, value: Any) -> None:
         kept = vars(self).get(name)

@@ -114,7 +114,7 @@ class Target(TargetView):
     """The target of host code, if the caller gave one; Tilewright's host code is Python."""
 
     def __init__(self, target: str | Mapping[str, Any] | Target, host: Any = None) -> None:
-        """`target`: "cuda -arch=sm_80", a mapping with a "kind", a tag or a target; `host` is only told again."""
+        """`target`: "cuda -arch=sm_80", a mapping with a "kind", a tag or a target; `host` is only stored."""
         values = vars(target) if isinstance(target, Target) else _fields(*_split(target))
         for name, value in values.items():
             object.__setattr__(self, name, value)

@@ -11,7 +11,7 @@ from .hardware import WarpMemory
 
 
 def distinct(units: np.ndarray) -> np.ndarray:
-    """How many different numbers there are in each row."""
+    """The number of different numbers in each row."""
     order = np.sort(units, axis=1)
     made: np.ndarray = 1 + (order[:, 1:] != order[:, :-1]).sum(axis=1)
     return made

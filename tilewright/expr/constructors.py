@@ -37,7 +37,7 @@ class Constructor(type):
 def constructor(
     node: type, build: Callable[..., Any], name: str = "", holds: Callable[[Any], bool] | None = None
 ) -> Any:
-    """Make such a class, called `name` if the legacy API's name differs."""
+    """Make a constructor class, called `name` if the legacy API's name differs."""
     parts = {"node": node, "build": staticmethod(build), "__doc__": node.__doc__}
     parts["holds"] = None if holds is None else staticmethod(holds)
     return Constructor(name or node.__name__, (), parts)

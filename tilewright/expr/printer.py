@@ -45,7 +45,7 @@ PRINTED_CALLS: dict[str, Callable[[ExprPrinter, Any], str]] = {}
 
 
 def default_name(thing: Any) -> str:
-    """The own name of a variable or a source. Such names may repeat."""
+    """The own name of a variable or a source; several may have the same one."""
     name: str = thing.name
     return one_line(name)
 

@@ -12,17 +12,17 @@ from .shuffle import lane, shuffle
 
 
 def vectorlow(dtype: Any, vec: Any) -> n.Expr:
-    """The first half of a vector; `dtype` is the type of that."""
+    """The first half of a vector; `dtype` is the type of the half."""
     return _half("vectorlow", dtype, vec, 0)
 
 
 def vectorhigh(dtype: Any, vec: Any) -> n.Expr:
-    """The second half of a vector; `dtype` is the type of that."""
+    """The second half of a vector; `dtype` is the type of the half."""
     return _half("vectorhigh", dtype, vec, 1)
 
 
 def vectorcombine(dtype: Any, vec1: Any, vec2: Any) -> n.Expr:
-    """One vector of two; `dtype` is the type of that."""
+    """The lanes of two vectors as one vector of type `dtype`."""
     first, second = as_expr(vec1), as_expr(vec2)
     made = shuffle([first, second], list(range(first.dtype.lanes + second.dtype.lanes)))
     return _checked("vectorcombine", dtype, made)

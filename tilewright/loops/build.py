@@ -53,11 +53,10 @@ def build_function(
 ) -> Function:
     """The loop nest of a whole schedule.
 
-    `args`: the caller's tensors (inputs, outputs, and intermediate results to keep), buffers and size
-    variables, in the order of the entry point's parameters. `binds` says how the memory of some of them lies.
-    Outputs that are not among them are refused; without `keep_outputs`, they are computed to storage of the function's
-    own, for a program to look at. Raises UserError for a tensor of another schedule, one that is given twice, and an
-    input or output that is missing.
+    `args`: the caller's tensors (inputs, outputs, and intermediate results to keep), buffers and size variables, in the
+    order of the entry point's parameters. `binds` has the memory layout of some tensors. Outputs missing from `args`
+    are refused; without `keep_outputs`, the function allocates them itself, so that the program can be inspected.
+    Raises UserError for a tensor of another schedule, one that is given twice, and an input or output that is missing.
     """
     return _Builder(schedule, bounds, args, name, bound_tensors(binds)).function(keep_outputs)
 

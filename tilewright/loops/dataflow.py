@@ -80,7 +80,7 @@ class Access:
 
 
 class Actors(enum.Enum):
-    """Who makes the two accesses of a dependence."""
+    """The threads that make the two accesses of a dependence."""
 
     ONE_THREAD = "one thread"
     SEVERAL_THREADS = "several threads"
@@ -88,7 +88,9 @@ class Actors(enum.Enum):
 
 @dataclass(frozen=True)
 class Dependence:
-    """`sink` must stay after `source`: made by which threads, and carried by which loop, if by any."""
+    """`sink` must stay after `source`. `actors` makes the two accesses; the loop `carried_by`, if any, carries the
+    dependence.
+    """
 
     source: Access
     sink: Access

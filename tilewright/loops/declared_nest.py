@@ -22,7 +22,7 @@ from .stage_nest import NestContext, StageNest
 class DeclaredNest(StageNest):
     """Puts the statements of an intrinsic in place of the tensorized loops.
 
-    If the whole reduction is inside, that is the body. Else the reset replaces the store of first values, and the
+    If the whole reduction is inside, the body is used. Otherwise, the reset replaces the store of first values, and the
     update runs in the loops of the reduction. Without a reset, the body computes the first iteration.
     """
 
@@ -99,7 +99,9 @@ class DeclaredNest(StageNest):
         return Box(root, start, int(most) if most < 1 << 31 else 0)
 
     def _chosen(self) -> dict[IterVar, IterVar]:
-        """The axes of the intrinsic for the axes of the stage; checks that the loops run over a box of them."""
+        """The axis of the intrinsic that runs over each axis of the stage; checks that the loops run over a box of
+        these axes.
+        """
         op, chosen = self.intrin.op, {}
         for kind, axes in ((AxisKind.DATA, op.axis), (AxisKind.REDUCE, op.reduce_axis)):
             boxes = [box for box in self.boxes if (box.axis.kind is AxisKind.REDUCE) == (kind is AxisKind.REDUCE)]

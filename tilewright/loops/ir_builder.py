@@ -227,7 +227,7 @@ class IRBuilder:
         return BufferVar(self, buf)
 
     def pointer(self, content_type: str, name: str = "ptr", scope: str = "") -> BufferVar:
-        """Memory that the caller of the program passes, of as many elements as there are: a parameter of a PrimFunc."""
+        """Memory of unknown length that the caller of the program passes: a parameter of a PrimFunc."""
         place = _place(scope, "pointer")
         return BufferVar(self, Buffer(name, content_type, (SizeVar(f"{name}_size"),), place, note=name))
 

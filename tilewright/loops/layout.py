@@ -1,4 +1,4 @@
-"""How the elements of a buffer lie in memory. Read by `flatten_storage` alone; later passes see flat indices."""
+"""The memory layout of a buffer's elements. Only `flatten_storage` reads it; later passes see flat indices."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from ..expr.operators import add, const, floordiv, floormod, multiply, subtract
 class StorageLayout:
     """Row-major, with some strides padded: `aligns` maps a dimension to (factor, offset).
 
-    The stride of such a dimension is the smallest one, not below the extent inside, that leaves the remainder
-    `offset` when divided by `factor`. Rows that start in different banks of shared memory are made so.
+    The stride of such a dimension is the smallest one, not below the extent inside, that leaves the remainder `offset`
+    when divided by `factor`. So rows can start in different banks of shared memory.
 
     A parameter may have the strides `given` and the `start` of the passed array instead.
 

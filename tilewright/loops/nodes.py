@@ -114,7 +114,7 @@ class Copy(Store):
 
     Its meaning is that of the store, made between this statement and the `Await` that waits for its group; nobody
     accesses the elements in between. The value is a load from global memory that the kernel does not write, or a choice
-    between one and zero. `size` is the bytes of one instruction; a vector of more bytes takes several.
+    between such a load and zero. `size` is the bytes of one instruction; a vector of more bytes takes several.
     """
 
     buffer: Buffer
@@ -186,7 +186,9 @@ class Allocate(Stmt):
         return (*self.buffer.shape, self.body)
 
     def map_children(self, f: Callable[[Any], Any]) -> Stmt:
-        """The allocation with `f` applied to extents and body; if extents change, of another buffer throughout."""
+        """The allocation with `f` applied to extents and body; if extents change, a new buffer replaces the old one
+        throughout.
+        """
         shape, body = tuple([f(extent) for extent in self.buffer.shape]), f(self.body)
         if all(new is old for new, old in zip(shape, self.buffer.shape, strict=True)):
             return self if body is self.body else Allocate(self.buffer, body)

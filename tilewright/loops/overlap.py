@@ -245,7 +245,7 @@ class _Pair:
         return low <= 0 <= high and self._group(terms, const)
 
     def _group(self, terms: list[_Term], const: int) -> bool:
-        """Whether terms that nothing tells apart can make up for the constant."""
+        """Whether terms that no divisor separates, and the constant, can add up to 0."""
         if not terms:
             return const == 0
         if len(terms) == 1:
@@ -271,7 +271,7 @@ class _Pair:
             self.equal.add(atom)
 
     def _combine(self) -> None:
-        """The expressions that are equal on both sides, since their quotients and remainders are."""
+        """Add the expressions that are equal on both sides because their quotients and remainders are equal."""
         pending = list(self.equal)
         while pending:
             atom = pending.pop()
@@ -279,7 +279,7 @@ class _Pair:
                 pending += self._recombined(atom)
 
     def _recombined(self, atom: FloorDiv | FloorMod) -> Iterable[Expr]:
-        """The atoms that are equal too, since `atom` is, and a counterpart of it."""
+        """The further atoms that are equal because `atom` and a matching quotient or remainder are equal."""
         before = set(self.equal)
         for quotient in [e for e in self.equal if isinstance(e, FloorDiv)]:
             for remainder in [e for e in self.equal if isinstance(e, FloorMod)]:

@@ -36,12 +36,12 @@ def _multiple(e: Expr, of: Expr) -> Expr | None:
 
 
 class Buffer:
-    """Storage for elements of one type; its identity is the object, its `name` only a wish.
+    """Storage for elements of one type. Buffers are compared by identity; printed names may differ from `name`.
 
     `shape` has one expression per dimension (elements); `align` is the alignment in bytes that accesses may rely on.
     `alias_of` is the owner of the memory that this buffer views, if any. `note` names the stage of the schedule that it
     holds, and `layout` is its memory layout. `stages` is the number of copies of a ring; some of them are filled while
-    another is read. The shape is that of one copy until `pipeline_loops`, and of all of them from there. A view with a
+    another is read. The shape is of one copy until `pipeline_loops`, and of all copies afterwards. A view with a
     `byte_offset` begins at that byte of the buffer that it views, for all types of the two.
     """
 

@@ -49,7 +49,7 @@ class Form(enum.Flag):
     FLAT = enum.auto()
     """Storage is flattened: every access has one index."""
     SCALAR = enum.auto()
-    """No loop runs as vectors: they are vectors by now."""
+    """No vectorized loop is left: vector expressions replace them."""
     EXPANDED = enum.auto()
     """No virtual thread is left."""
     HOISTED = enum.auto()

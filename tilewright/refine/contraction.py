@@ -92,7 +92,7 @@ def _inner_loops(schedule: Schedule, found: StageBounds, axis: IterVar, atom: At
     for x in inner:
         bound = stage.annotation(x).thread
         if bound is not None:
-            owner = "one thread executes" if atom.by_thread else "the lanes of a warp belong to"
+            owner = "one thread executes" if atom.by_thread else "all lanes of a warp execute"
             refuse(
                 f"axis {x.name!r} of stage {stage.name!r}, inside the tensorized {axis.name!r}, is bound to "
                 f"{bound.thread_tag}, but {owner} {atom.name}",

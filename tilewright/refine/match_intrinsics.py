@@ -79,7 +79,7 @@ def _check_accumulator(found: StageBounds, atom: Atom) -> None:
         if loop.tag is ThreadTag.THREAD_X:
             refuse(
                 f"stage {stage.name!r} is computed inside axis {loop.axis.name!r}, which is bound to threadIdx.x, but "
-                f"the lanes of a warp belong to {atom.name}",
+                f"all lanes of a warp execute {atom.name}",
                 "bind the warps to threadIdx.y and threadIdx.z; the kernel then has 32 lanes along threadIdx.x",
             )
 

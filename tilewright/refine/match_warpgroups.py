@@ -63,7 +63,7 @@ def _warp(made: Bounds, found: StageBounds, atom: Atom) -> Var:
     if across is None or not isinstance(span, IntImm) or span.value != WARPGROUP:
         refuse(
             f"stage {found.stage.name!r} is computed by {atom.name}, an instruction of four warps, but "
-            f" threadIdx.y has {'no loop' if across is None else f'the extent {span}'}",
+            f"threadIdx.y has {'no loop' if across is None else f'the extent {span}'}",
             f"bind an axis of extent {WARPGROUP} to threadIdx.y: one for each {atom.m} of 64 rows; bind further "
             "warpgroups to threadIdx.z",
         )
@@ -143,7 +143,10 @@ def _check_lines(
             found[var] = found.get(var, 0) + k * line
         const += form.const * line
         if not isinstance(part.extent, IntImm):
-            refuse(f"the tile {name!r} has the extent `{part.extent}`", "cache a tile of constant extents")
+            refuse(
+                f"the tile {name!r} has the extent `{part.extent}`, which is not constant",
+                "cache a tile of constant extents",
+            )
         line *= part.extent.value
     own = {var: k for var, k in found.items() if var in wanted or var is warp}
     if apart:
@@ -151,9 +154,8 @@ def _check_lines(
     rest = [k for var, k in found.items() if var not in own]
     if own != wanted or any(k % _GROUP_ROWS for k in (const, *rest)):
         refuse(
-            f"the lines of {name!r} that a warpgroup reads for stage {before.stage.name!r} do not follow each other, "
-            f"{'16 for each of its warps' if apart else 'the same for all of its warps'}, from a multiple of "
-            f"{_GROUP_ROWS} on",
+            f"the lines of {name!r} that a warpgroup reads for stage {before.stage.name!r} are not neighbours that "
+            f"begin at a multiple of {_GROUP_ROWS}, {'16 for each warp' if apart else 'the same for all of its warps'}",
             f"let threadIdx.y count the warps of 64 neighbouring rows of {before.stage.name!r}, and cache whole tiles "
             "of the operands for all warps of a block",
         )

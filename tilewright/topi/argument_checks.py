@@ -180,8 +180,8 @@ def check_any(data: Tensor, extent: Any, where: Tensor, shape: Sequence[Any], pr
     """Check that there is something to index, unless the result, of that shape, is empty."""
     if known(extent) == 0 and not any(known(n) == 0 for n in shape):
         raise UserError(
-            f"indices {where.name!r} of shape {list(where.shape)} name elements of {data.name!r}, "
-            f"which has none there: its shape is {list(data.shape)}",
+            f"indices {where.name!r} of shape {list(where.shape)} index a dimension without "
+            f"elements: {data.name!r} has the shape {list(data.shape)}",
             primitive=primitive,
             fix="give a tensor with at least one element in the dimension that is indexed, or no indices",
         )

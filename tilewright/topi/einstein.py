@@ -47,7 +47,7 @@ def einsum(subscripts: str, *operand: Tensor) -> Tensor:
     inputs = [tensor(each, f"operand[{i}]", "einsum") for i, each in enumerate(given)]
     if not isinstance(subscripts, str) or not inputs:
         raise UserError(
-            f"einsum of {subscripts!r} and {quantity(len(inputs), 'tensor')}",
+            f"subscripts {subscripts!r} and {quantity(len(inputs), 'tensor')} do not describe a sum",
             primitive="einsum",
             fix='give subscripts and tensors: topi.einsum("ij,jk->ik", A, B)',
         )
@@ -77,7 +77,7 @@ def _labels(text: str, inputs: list[Tensor]) -> tuple[list[list[str]], list[str]
     parts = left.split(",")
     if len(parts) != len(inputs):
         raise UserError(
-            f"subscripts {text!r} are of {quantity(len(parts), 'operand')}, but {len(inputs)} are given",
+            f"subscripts {text!r} describe {quantity(len(parts), 'operand')}, but {len(inputs)} are given",
             primitive="einsum",
             fix="give the letters of each operand, separated by commas",
         )
@@ -97,7 +97,7 @@ def _labels(text: str, inputs: list[Tensor]) -> tuple[list[list[str]], list[str]
             f"subscripts {text!r}: the result has {(unknown or result)[0]!r} "
             + ("which no operand has" if unknown else "and its letters more than once"),
             primitive="einsum",
-            fix="give letters of operands behind ->, each once",
+            fix="after ->, give letters of the operands, each once",
         )
     return labels, result
 
@@ -109,7 +109,7 @@ def _pieces(part: str) -> list[str]:
         raise UserError(
             f"subscripts {part!r} hold {wrong or _MANY!r}" + ("" if wrong else " twice"),
             primitive="einsum",
-            fix='use a letter per dimension, and "..." once for others',
+            fix='use a letter per dimension, and "..." at most once for all other dimensions',
         )
     return [_MANY if piece == "\0" else piece for piece in pieces]
 
@@ -120,10 +120,10 @@ def _expanded(part: str, operand: Tensor) -> list[str]:
     more = operand.ndim - (len(pieces) - (_MANY in pieces))
     if more < 0 or (more and _MANY not in pieces):
         raise UserError(
-            f"subscripts {part!r} are of {quantity(len(pieces), 'dimension')}, but operand "
+            f"subscripts {part!r} describe {quantity(len(pieces), 'dimension')}, but operand "
             f"{operand.name!r} has {operand.ndim}",
             primitive="einsum",
-            fix='give a letter per dimension, or "..." for some',
+            fix='give a letter per dimension, or "..." for several dimensions',
         )
     names: list[str] = []
     for piece in pieces:

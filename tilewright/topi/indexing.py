@@ -73,9 +73,9 @@ def take(a: Tensor, indices: Tensor, axis: int | None = None, batch_dims: int = 
     at = dimension(axis, data.ndim, "take")
     if batch > at or batch > where.ndim:
         raise UserError(
-            f"batch_dims={batch_dims} with axis={axis} and indices of {quantity(where.ndim, 'dimension')}",
+            f"batch_dims={batch_dims} exceeds axis={axis} or the {quantity(where.ndim, 'dimension')} of indices",
             primitive="take",
-            fix="give at most the dimensions before axis, and of the indices",
+            fix="give at most axis, and at most the number of dimensions of indices",
         )
     for d in range(batch):
         same(data.shape[d], where.shape[d], f"extents of dimension {d} of a and indices", "take")
@@ -166,7 +166,7 @@ def gather_nd(a: Tensor, indices: Tensor) -> Tensor:
             f"indices {where.name!r} has the shape {list(where.shape)}, and {data.name!r} "
             f"{quantity(data.ndim, 'dimension')}",
             primitive="gather_nd",
-            fix=f"give as its first extent how many dimensions are indexed: from 1 to {data.ndim}",
+            fix=f"let its first extent be the number of indexed dimensions: from 1 to {data.ndim}",
         )
     outer, shape = where.ndim - 1, [*where.shape[1:], *data.shape[depth:]]
     check_any(data, prod(data.shape[:depth], start=o.const(1)), where, shape, "gather_nd")

@@ -145,9 +145,9 @@ def split(ary: Tensor, indices_or_sections: Any, axis: int = 0) -> list[Tensor]:
         cuts = [0, *(integer(c, "indices_or_sections", "split", 0) for c in indices_or_sections), size]
         if cuts != sorted(cuts):
             raise UserError(
-                f"argument 'indices_or_sections' is {indices_or_sections!r}, which are not ascending places",
+                f"argument 'indices_or_sections' is {indices_or_sections!r}, which are not ascending positions",
                 primitive="split",
-                fix=f"give places in ascending order, up to {size}",
+                fix=f"give positions in ascending order, up to {size}",
             )
     else:
         count = integer(indices_or_sections, "indices_or_sections", "split", 1)

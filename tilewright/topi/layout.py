@@ -40,7 +40,7 @@ def layout_transform(array: Tensor, src_layout: str, dst_layout: str, schedule_r
     target = Layout(dst_layout, "dst_layout", "layout_transform")
     if len(source.dims) != data.ndim or source.letters != target.letters:
         raise UserError(
-            f"{data.name!r} of {data.ndim} dimensions cannot go from {src_layout} to {dst_layout}",
+            f"{data.name!r} of {data.ndim} dimensions cannot be converted from {src_layout} to {dst_layout}",
             primitive="layout_transform",
             fix="give layouts of the same letters, the first of them with one part per dimension",
         )

@@ -98,7 +98,9 @@ def _convolved(data: Any, kernel: Any, window: Any, groups: int, out_dtype: Any,
         same(each.shape[at], _BLOCK, f"the channels of a block of {each.name}, and 4", name)
     if filters % groups:
         raise UserError(
-            f"{filters} blocks of filters in {groups} groups", primitive=name, fix="give as many to each group"
+            f"{filters} blocks of filters do not divide into {groups} groups",
+            primitive=name,
+            fix="give each group the same number of blocks",
         )
     per_group = filters // groups
     chunk, lane = reduce_axis((0, chunks), name="ic_chunk"), reduce_axis((0, _BLOCK), name="ic_block")
@@ -145,7 +147,7 @@ def _packed_kernels(w: Tensor, groups: int, name: str) -> Tensor:
 def _fits(count: int, groups: int, what: str, name: str) -> None:
     if count % (_BLOCK * groups):
         raise UserError(
-            f"{count} {what}" + f" in {groups} groups" * (groups > 1),
+            f"{count} {what}" + f" in {groups} groups" * (groups > 1) + " do not divide into blocks of 4",
             primitive=name,
             fix="give a multiple of 4 per group, or use topi.nn.group_conv2d_nchw",
         )

@@ -64,7 +64,11 @@ def _running(data: Any, axis: Any, dtype: Any, exclusive: Any, how: Combine, pri
     at = dimension(axis, source.ndim, primitive)
     (length,) = sizes(source, [at], primitive)
     if not length:
-        raise UserError(f"dimension {at} of {source.name!r} is empty", primitive=primitive, fix="give elements")
+        raise UserError(
+            f"dimension {at} of {source.name!r} is empty",
+            primitive=primitive,
+            fix="give a tensor with at least one element in that dimension",
+        )
     return _by_chunks(
         source, at, (length, max(1, math.isqrt(length))), kind, flag(exclusive, "exclusive", primitive), how
     )

@@ -121,7 +121,9 @@ def unique(data: Tensor, is_sorted: bool = True, return_counts: bool = False) ->
     """
     source = rank_of(tensor(data, "data", "unique"), 1, "data", "unique", "(elements,)")
     if source.dtype == "bool":
-        raise UserError(f"data {source.name!r} has type bool", primitive="unique", fix='topi.cast(data, "int8")')
+        raise UserError(
+            f"data {source.name!r} has type bool", primitive="unique", fix='convert it: topi.cast(data, "int8")'
+        )
     (length,) = sizes(source, [0], "unique")
     if not length:
         raise UserError(f"data {source.name!r} is empty", primitive="unique", fix="give at least one element")

@@ -206,9 +206,9 @@ def _parts(source: Tensor, begin: Any, end: Any, strides: Any) -> list[range]:
     first, last, steps = lists
     if first is None or last is None or len(first) != len(last) or len(first) > source.ndim:
         raise UserError(
-            f"begin={begin!r} and end={end!r} of {source.name!r}, which has {quantity(source.ndim, 'dimension')}",
+            f"begin={begin!r} and end={end!r} do not fit {source.name!r} of {quantity(source.ndim, 'dimension')}",
             primitive="strided_set",
-            fix="give lists of one entry each per dimension, from the first one on",
+            fix="give two lists of one length, with one entry each per leading dimension",
         )
     steps = steps if steps is not None else [1] * len(first)
     parts = []

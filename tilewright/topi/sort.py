@@ -138,7 +138,9 @@ def _row(data: Any, axis: Any, primitive: str) -> tuple[Tensor, int, int]:
     source = tensor(data, "data", primitive)
     at = dimension(axis, source.ndim, primitive)
     if source.dtype == "bool":
-        raise UserError(f"data {source.name!r} has type bool", primitive=primitive, fix='topi.cast(data, "int8")')
+        raise UserError(
+            f"data {source.name!r} has type bool", primitive=primitive, fix='convert it: topi.cast(data, "int8")'
+        )
     (length,) = sizes(source, [at], primitive)
     sizes(source, range(source.ndim), primitive)
     return source, at, length

@@ -119,7 +119,11 @@ def _constants(primitive: str, given: Any, rank: int, name: str) -> Tensor:
 def get_max_power2_factor(n: int, max_value: int | None = None) -> int:
     """The largest power of two that divides a number and is at most `max_value`."""
     if isinstance(n, bool) or not isinstance(n, int) or n < 1:
-        raise UserError(f"n={n!r} is not a whole number of 1 or more", primitive="get_max_power2_factor", fix="n=96")
+        raise UserError(
+            f"n={n!r} is not a whole number of 1 or more",
+            primitive="get_max_power2_factor",
+            fix="give a whole number: n=96",
+        )
     power = 1
     while n % (2 * power) == 0 and (max_value is None or 2 * power <= max_value):
         power *= 2
@@ -163,7 +167,7 @@ def get_shape(src_shape: Sequence[Any], src_layout: Any, dst_layout: Any) -> tup
     same = sorted(source.dims) == sorted(target.dims) and source.blocks == target.blocks
     if len(shape) != len(source.dims) or not same:
         raise UserError(
-            f"a shape of {len(shape)} dimensions cannot go from layout {src_layout} to {dst_layout}",
+            f"a shape of {len(shape)} dimensions cannot be converted from layout {src_layout} to {dst_layout}",
             primitive="get_shape",
             fix="give two orders of the same letters and blocks, one for each dimension",
         )

@@ -56,7 +56,7 @@ class Exporter:
         return linked([made, *others], "save", relocatable=True, triple=machine.triple) if others else made
 
     def shared_library(self, archive: bytes) -> bytes:
-        """A shared library of the same, linked by the system's compiler."""
+        """A shared library of the program, linked by the system's compiler."""
         triple = machine_of(self._target).triple if self._target.kind == "llvm" else ""
         return linked([self.object_file(archive)], "export_library", triple=triple)
 

@@ -75,7 +75,7 @@ def named_processor(cpu: str, features: str, triple: str = "") -> Processor:
 
 
 _SCALABLE = ("sve", "sme")
-"""How the names of features begin that have vectors of any length."""
+"""The first letters of features with vectors of any length."""
 _BUILT_ON = ("sse2", "sse3", "ssse3", "sse4.1", "sse4.2", "avx", "avx2", "fma", "f16c", "avx512f")
 """Features of x86. Later features need earlier ones: LLVM drops features if a requirement is removed."""
 

@@ -126,11 +126,11 @@ class Lanes:
         return moved - magic, moved.bits("int32" if single else "int64") - pattern
 
     def magnitude(self) -> Lanes:
-        """Without its sign."""
+        """The magnitude."""
         return self._call("fabs")
 
     def with_sign_of(self, other: Lanes) -> Lanes:
-        """The magnitude, with another's sign."""
+        """The magnitude, with the sign of another value."""
         return self._call("copysign", other)
 
     def scaled(self, k: Lanes) -> Lanes:

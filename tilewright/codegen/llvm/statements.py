@@ -78,7 +78,7 @@ class BodyWriter:
         """Blocks that leave the function: the k-th gives back the first k pieces of `heap`."""
         self.arguments: list[str] = []
         self.tasks: Tasks | None = None
-        """If every thread runs the function."""
+        """The state of a task, if every thread runs the function; else None."""
 
     # The function
 

@@ -31,7 +31,7 @@ _UPDATES: dict[str, Callable[[Any, Any], Any]] = {
 
 
 def call(expressions: Any, e: n.Call) -> Get:
-    """The function of a call: from the activity mask to its value."""
+    """The function that returns a call's value, given the activity mask."""
     if e.name == PREFETCH:
         return lambda mask: 0
     named = e.name not in _UPDATES

@@ -177,7 +177,7 @@ def space_to_batch_nd(
             raise UserError(
                 f"a padded extent is {n}, which blocks of {size} do not divide",
                 primitive="space_to_batch_nd",
-                fix="pad by as much as is missing",
+                fix=f"pad to a multiple of {size}",
             )
     batch, value = source.shape[0], const(pad_value, source.dtype)
     shape = [batch * _times(blocks), *(n // b for n, b in zip(padded, blocks, strict=True)), *source.shape[count + 1 :]]
@@ -229,9 +229,9 @@ def batch_to_space_nd(
     left = [n * b - c - e for n, b, c, e in zip(spatial, blocks, begin, end, strict=True)]
     if batch % _times(blocks) or min(left) < 1:
         raise UserError(
-            f"a batch of {batch} with blocks {blocks} and crops {begin}, {end} leaves nothing whole",
+            f"a batch of {batch} with blocks {blocks} and crops {begin}, {end} gives no whole result",
             primitive="batch_to_space_nd",
-            fix=f"give a batch that is a multiple of {_times(blocks)}, and crop less than there is",
+            fix=f"give a batch that is a multiple of {_times(blocks)}, and smaller crops",
         )
     batch //= _times(blocks)
 
@@ -251,7 +251,7 @@ def _spatial(data: Any, block_shape: Any, primitive: str) -> tuple[Tensor, list[
         raise UserError(
             f"argument 'block_shape' is {block_shape!r}, for a tensor of {source.ndim} dimensions",
             primitive=primitive,
-            fix="give the block size of each spatial dimension, which stand behind the batch",
+            fix="give one block size for each spatial dimension; these follow the batch dimension",
         )
     return source, integers(given, len(given), "block_shape", primitive, 1)
 

@@ -228,6 +228,6 @@ def _parts(data: Tensor, channel: int, count: int, inner: Sequence[int]) -> _Par
             f"num_groups={count} and axes={list(inner)} do not fit the {data.shape[channel]} channels in dimension "
             f"{channel}",
             primitive="group_norm",
-            fix="give a divisor of the channels, and axes without theirs",
+            fix="give a divisor of the channels, and axes without the channel dimension",
         )
     return _Parts(channel, count, channels // count)

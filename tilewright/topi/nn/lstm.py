@@ -83,7 +83,7 @@ def lstm(
     given = {"Wi": Wi, "Wh": Wh, "Bi": Bi, "Bh": Bh, "h_init": h_init, "c_init": c_init, "proj": proj, "p_i": p_i,
              "p_f": p_f, "p_o": p_o}  # fmt: skip
     if (p_i is None) != (p_f is None):
-        raise UserError("one of p_i and p_f is given", primitive="lstm", fix="give both, or neither")
+        raise UserError("only one of p_i and p_f is given", primitive="lstm", fix="give both, or neither")
     net = _Network.of(x, given)
     act = tuple(zip("IFOGH", (f_act, f_act, f_act, g_act, h_act), strict=True))
     return net.states(_inputs(x, net), dict(act), flag(reverse, "reverse", "lstm"), weight_layout)
@@ -91,7 +91,11 @@ def lstm(
 
 def _check_layout(layout: Any) -> None:
     if not isinstance(layout, str) or sorted(layout) != sorted(_GATES):
-        raise UserError(f"weight_layout={layout!r}", primitive="lstm", fix='name each gate once: "IFGO"')
+        raise UserError(
+            f"weight_layout={layout!r} is not an order of the gates",
+            primitive="lstm",
+            fix='name each gate once: "IFGO"',
+        )
 
 
 @dataclass(frozen=True)

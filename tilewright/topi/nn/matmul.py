@@ -162,7 +162,7 @@ def tensordot(a: Tensor, b: Tensor, axes: Any) -> Tensor:
         raise UserError(
             f"argument 'axes' is {axes!r}, for tensors of {left.ndim} and {right.ndim} dimensions",
             primitive="tensordot",
-            fix="give a number of dimensions, or two lists of as many different ones: axes=([1], [0])",
+            fix="give a number of dimensions, or two lists of equal length, each dimension once: axes=([1], [0])",
         )
     of_left, of_right = ([d % t.ndim for d in each] for each, t in zip(pairs, (left, right), strict=True))
     for d, e in zip(of_left, of_right, strict=True):

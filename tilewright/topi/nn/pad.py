@@ -85,7 +85,7 @@ def mirror_pad(
         size, wide = known(n), max((known(w) or 0 for w in (before[d], after[d])), default=0)
         if size is not None and wide > size - edge:
             raise UserError(
-                f"the border of dimension {d} has {wide} elements, but there are {size - edge} to mirror",
+                f"the border of dimension {d} has {wide} elements, but only {size - edge} can be mirrored",
                 primitive="mirror_pad",
                 fix="pad less, or twice",
             )

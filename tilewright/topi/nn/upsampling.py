@@ -82,7 +82,7 @@ def _scaled(data: Any, scales: tuple[Any, ...], layout: Any, spatial: str, primi
         size = known(data.shape[d])
         if isinstance(scale, bool) or not isinstance(scale, (int, float)) or not 0 < scale < inf or size is None:
             raise UserError(
-                f"scales {scales!r} for extents {[str(data.shape[d]) for d in dims]}",
+                f"scales {scales!r} do not fit the extents {[str(data.shape[d]) for d in dims]}",
                 primitive=primitive,
                 fix="give finite positive numbers, and a tensor of constant height and width",
             )

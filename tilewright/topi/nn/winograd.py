@@ -91,7 +91,7 @@ def winograd_transform_matrices(tile_size: int, kernel_size: int, out_dtype: Any
     m, r = integer(tile_size, "tile_size", name, 1), integer(kernel_size, "kernel_size", name, 1)
     if not 2 <= m + r - 1 <= _LARGEST:
         raise UserError(
-            f"tile_size={m} with kernel_size={r} takes tiles of {m + r - 1}",
+            f"tile_size={m} with kernel_size={r} needs tiles of {m + r - 1}",
             primitive=name,
             fix=f"keep tile_size + kernel_size - 1 between 2 and {_LARGEST}",
         )
@@ -248,14 +248,14 @@ def _convolved(
     strides, padding, dilation = window
     if numbers(strides, 2, "strides", name) != (1, 1) or numbers(dilation, 2, "dilation", name) != (1, 1):
         raise UserError(
-            f"strides={strides!r} and dilation={dilation!r}",
+            f"strides={strides!r} and dilation={dilation!r} are not all 1",
             primitive=name,
             fix=f"use conv2d_{layout.lower()} for other strides and dilations",
         )
     kind = result_type(out_dtype, x, name)
     if not kind.is_float:
         raise UserError(
-            f"the results are to be {kind}, but transforms of kernels have fractions",
+            f"the results have type {kind}, but transforms of kernels have fractions",
             primitive=name,
             fix=f'accumulate in floats (out_dtype="float32"), or use conv2d_{layout.lower()}',
         )
