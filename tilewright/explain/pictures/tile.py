@@ -13,7 +13,7 @@ from ...core.errors import UserError
 from ...core.hardware import THREAD_TAGS, ThreadTag
 from ...expr.nodes import Expr, IntImm, Var
 from ...schedule.schedule import At, Schedule
-from ..points import evaluated
+from ..points import values_at_points
 from .svg import FONT, HUES, Picture
 
 MOST_CELLS = 128 * 128
@@ -108,7 +108,7 @@ def _extent(found: StageBounds, loop: Loop) -> int:
 
 
 def _numbers(e: Expr, at: dict[Var, np.ndarray]) -> np.ndarray:
-    found = evaluated(e, at)
+    found = values_at_points(e, at)
     if found is None:
         raise UserError(
             f"the element `{e}` that a thread computes depends on more than its loops",

@@ -13,10 +13,10 @@ import numpy as np
 
 from ...core.hardware import LoopKind, ThreadTag
 from ...expr import nodes as n
+from ...expr.arrays import evaluated
 from ...expr.nodes import Expr, IntImm, Load, Var
 from ...expr.traverse import post_order
 from ...loops.nodes import Allocate, Buffer, For, Function, If, Let, Seq, Stmt, Store
-from ..model.lanes import value_of
 
 
 @dataclass(frozen=True)
@@ -117,10 +117,10 @@ def _access(buffer: Buffer, indices: tuple[Expr, ...], writes: bool, loops: tupl
     moves = np.zeros((len(indices), len(loops)))
     for d, index in enumerate(indices):
         used = {e for e in post_order(index) if isinstance(e, Var)}
-        at_origin = value_of(index, {})
+        at_origin = evaluated(index, {}, unknown=0)
         for place, loop in enumerate(loops):
             if loop.var in used:
-                moves[d, place] = value_of(index, {loop.var: 1}) - at_origin
+                moves[d, place] = evaluated(index, {loop.var: 1}, unknown=0) - at_origin
     return AffineAccess(buffer, writes, moves, shape)
 
 

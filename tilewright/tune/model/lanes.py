@@ -6,9 +6,7 @@ iteration.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from operator import add, mul, sub
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -16,8 +14,8 @@ from ...bounds.visibility import shares
 from ...core import warp_access
 from ...core.hardware import THREAD_TAGS, ThreadTag, WarpMemory
 from ...core.warp_access import distinct
-from ...expr import nodes as n
-from ...expr.nodes import Expr, IntImm, Var
+from ...expr.arrays import evaluated
+from ...expr.nodes import Var
 from ...schedule.relations import Fuse, Split
 from ...tensor.axis import IterVar
 from .extents import StageExtents, constant
@@ -73,7 +71,7 @@ class WarpLanes:
         op, axes = found.stage.op, self.axes(structure, columns, reader)
         made: dict[IterVar, np.ndarray] = {}
         for axis, index, size, extent in zip(op.axis, load.indices, found.region, op.shape, strict=True):
-            value = np.zeros((self.count, self.warp), np.int64) + value_of(index, axes)
+            value = np.zeros((self.count, self.warp), np.int64) + evaluated(index, axes, unknown=0)
             made[axis] = (value - value[:, :1]) * (as_column(size) < constant(extent))
         return made
 
@@ -104,37 +102,6 @@ def unravelled(element: np.ndarray, shape: Sequence[Number]) -> list[np.ndarray]
         indices.append(element % wide)
         element = element // wide
     return indices[::-1]
-
-
-def value_of(e: Expr, axes: Mapping[Var, Number], known: dict[Expr, Number] | None = None) -> Number:
-    """Return the value of an index, in each lane if the values of axes are arrays.
-
-    Missing axes, and parts that are not integer arithmetic, count as 0. `known` caches the values of parts.
-    """
-    if isinstance(e, IntImm):
-        return e.value
-    if isinstance(e, Var):
-        return axes.get(e, 0)
-    rule, known = _ARITHMETIC.get(type(e)), {} if known is None else known
-    if rule is None or not isinstance(e, n.Binary):
-        return 0
-    if e not in known:
-        known[e] = rule(value_of(e.a, axes, known), value_of(e.b, axes, known))
-    return known[e]
-
-
-def _quotient(a: Any, b: Any) -> Any:
-    return a // np.maximum(b, 1)
-
-
-def _remainder(a: Any, b: Any) -> Any:
-    return a % np.maximum(b, 1)
-
-
-_ARITHMETIC: Mapping[type[Expr], Callable[[Any, Any], Any]] = {
-    n.Add: add, n.Sub: sub, n.Mul: mul, n.FloorDiv: _quotient, n.Div: _quotient, n.FloorMod: _remainder,
-    n.Mod: _remainder, n.Min: np.minimum, n.Max: np.maximum,
-}  # fmt: skip
 
 
 def sectors(places: np.ndarray, element_bytes: int, memory: WarpMemory, lanes: Number = 1) -> np.ndarray:

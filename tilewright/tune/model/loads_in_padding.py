@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from ...expr import nodes as n
+from ...expr.arrays import evaluated
 from ...expr.nodes import Expr, Var
 from ...expr.traverse import post_order, variables
-from .lanes import value_of
-
-_COMPARE: Mapping[type, Callable[[Any, Any], Any]] = {
-    n.LT: operator.lt, n.LE: operator.le, n.GT: operator.gt, n.GE: operator.ge, n.EQ: operator.eq,
-}  # fmt: skip
 
 
 def never_loads(body: Sequence[Expr], axes: Mapping[Var, np.ndarray], known: Mapping[Var, np.ndarray]) -> np.ndarray:
@@ -33,12 +28,11 @@ def never_loads(body: Sequence[Expr], axes: Mapping[Var, np.ndarray], known: Map
 def _never(condition: Expr, axes: Mapping[Var, np.ndarray], known: Mapping[Var, np.ndarray]) -> Any:
     if isinstance(condition, n.And):
         return _never(condition.a, axes, known) | _never(condition.b, axes, known)
-    compare = _COMPARE.get(type(condition))
-    if compare is None or not isinstance(condition, n.Compare):
+    if not isinstance(condition, n.Compare):
         return np.False_
     used = variables(condition)
     if not all(var in axes for var in used):
         return np.False_
-    holds = compare(value_of(condition.a, axes), value_of(condition.b, axes))
+    holds = evaluated(condition, axes, unknown=0)
     sure = np.logical_and.reduce([known[var] for var in used]) if used else np.True_
     return sure & ~np.asarray(holds).any(axis=-1)

@@ -16,6 +16,7 @@ import numpy as np
 from ...bounds.nest import Loop
 from ...core.hardware import Hardware, LoopKind, MemoryScope
 from ...expr import nodes as n
+from ...expr.arrays import evaluated
 from ...expr.nodes import Var
 from ...schedule.schedule import At
 from ...tensor.axis import AxisKind
@@ -24,7 +25,7 @@ from ...tensor.tensor import Tensor
 from .extents import KernelExtents, StageExtents, constant
 from .footprint import address_steps, block_spans, differs_by_block, fresh_part, global_shape, sector_bytes
 from .guards import behind_branches, is_clipped, is_guarded, only_copies
-from .lanes import WarpLanes, address, as_column, sectors, unravelled, value_of, wavefronts
+from .lanes import WarpLanes, address, as_column, sectors, unravelled, wavefronts
 from .linear_forms import LinearForm, form_of, moves, reach
 from .loads_in_padding import never_loads
 from .operations import evaluations, operations
@@ -354,7 +355,7 @@ class Work:
     def _place(self, load: n.Load, source: StageExtents | None, axes: Mapping[Var, np.ndarray]) -> np.ndarray:
         """Return the element that each lane loads."""
         zero = np.zeros_like(self.lanes.number)
-        indices = [zero + np.asarray(value_of(index, axes)) for index in load.indices]
+        indices = [zero + np.asarray(evaluated(index, axes, unknown=0)) for index in load.indices]
         return address(indices, source.region if source is not None else global_shape(load))
 
     def _load(
