@@ -25,7 +25,7 @@ from benchmarks.one_call import CONVNEXT, MOBILENET, conv
 from benchmarks.ship_records import write_rivals
 from benchmarks.untuned import LIMITS
 from tilewright.functional.arguments.problem import AVG_POOL, CONV, MAX_POOL, TRANSPOSED, WEIGHT_GRADIENT, Problem
-from tilewright.functional.planning.decision import OURS, Decision
+from tilewright.functional.planning.decision import Decision, Side
 from tilewright.functional.planning.plans import CallPlan, plan_for
 from tilewright.functional.planning.rivals import cpu_device, reason_for_rival
 from tilewright.functional.pytorch import launches as torch_launches
@@ -90,7 +90,7 @@ def ours_alone(problem: Problem, *given: Any) -> Callable[[], Any]:
     """A function that runs our kernel on given or random tensors, even if a call would run another one."""
     arrays = list(given) or tensors(problem, cpu())
     plan = plan_for(problem, cpu(), "")
-    program = program_of(CallPlan(problem, cpu(), Decision(OURS), plan.executable, "measured"))
+    program = program_of(CallPlan(problem, cpu(), Decision(Side.OURS), plan.executable, "measured"))
     images = problem.layout == "NHWC" and problem.op != WEIGHT_GRADIENT
     last = torch.channels_last if images else torch.contiguous_format
     addresses = [a.data_ptr() for a in arrays if a is not None]

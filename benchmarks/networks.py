@@ -166,12 +166,12 @@ class Bench:
 
     def ours(self, executable: Executable) -> Callable[[], None]:
         """Return a function that runs one of our kernels."""
-        from tilewright.functional.planning.decision import OURS, Decision
+        from tilewright.functional.planning.decision import Decision, Side
         from tilewright.functional.planning.plans import CallPlan
         from tilewright.functional.pytorch.launches import launch
         from tilewright.functional.pytorch.threads import program_of
 
-        program = program_of(CallPlan(self.problem, self.on, Decision(OURS), executable, "measured"))
+        program = program_of(CallPlan(self.problem, self.on, Decision(Side.OURS), executable, "measured"))
         given = [a.data_ptr() for a in (self.x, self.weight, self.out)]
         return lambda: launch(program, given, self.x)
 

@@ -156,7 +156,7 @@ def measured(problem: Problem, kernels: bool, training: bool = False) -> dict[st
     """The times of a layer; None for one that is too short."""
     import torch
 
-    from tilewright.functional.planning.decision import OURS
+    from tilewright.functional.planning.decision import Side
     from tilewright.functional.planning.plans import plan_for
     from tilewright.functional.pytorch import tensors as torch_tensors
     from tilewright.runtime.device import cpu
@@ -170,7 +170,7 @@ def measured(problem: Problem, kernels: bool, training: bool = False) -> dict[st
         made = call()
         first, error = time.perf_counter() - began, _error(made, theirs())
         runs = plan_for(problem, cpu(), torch_tensors.RIVAL).choice
-        own, refused = kernel_call(problem) if kernels and runs.how != OURS else (call, "")
+        own, refused = kernel_call(problem) if kernels and runs.side != Side.OURS else (call, "")
         mine, their, kernel = medians([call, theirs, own])
         for _ in range(REPEATS - 1):
             if mine <= their / SLOW:
@@ -178,8 +178,8 @@ def measured(problem: Problem, kernels: bool, training: bool = False) -> dict[st
             again = medians([call, theirs])
             if their / mine < again[1] / again[0]:
                 mine, their = again
-        row: dict[str, Any] = {"problem": problem.description(), "call": mine, "theirs": their, "runs": runs.how}
-        row |= {"ours": mine if runs.how == OURS else kernel} if kernels and not refused else {}
+        row: dict[str, Any] = {"problem": problem.description(), "call": mine, "theirs": their, "runs": runs.side}
+        row |= {"ours": mine if runs.side == Side.OURS else kernel} if kernels and not refused else {}
         return {**row, "first": first, "error": error, "why": runs.why}
 
 
@@ -259,13 +259,13 @@ def main() -> None:
             continue
         ratio = row["theirs"] / row["call"]
         ratios.append(ratio)
-        ours += row["runs"] == "tilewright"
+        ours += row["runs"] == "ours"
         limit = {"float32": 1e-4, "float64": 1e-10}.get(problem.dtype, 2e-2)
         if row["error"] > limit:
             print(f"WRONG {row['error']:.1e} {problem}", flush=True)
         if ratio < SLOW:
             slow.append(ratio)
-            by = "ours" if row["runs"] == "tilewright" else "PyTorch's"
+            by = "ours" if row["runs"] == "ours" else "PyTorch's"
             print(f"slow {ratio:.2f} of {row['theirs'] * 1e6:.0f} µs, {by}: {problem}", flush=True)
     if ratios:
         mean = math.exp(sum(map(math.log, ratios)) / len(ratios))

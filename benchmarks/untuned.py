@@ -93,7 +93,7 @@ def measured(problem: Problem) -> dict[str, Any]:
     import torch
 
     import tilewright as tw
-    from tilewright.functional.planning.decision import OURS
+    from tilewright.functional.planning.decision import Side
     from tilewright.functional.planning.plans import plan_for
     from tilewright.functional.pytorch import tensors as torch_tensors
     from tilewright.functional.pytorch.timing import tensors, time_both
@@ -115,7 +115,7 @@ def measured(problem: Problem) -> dict[str, Any]:
         "error": error,
         "ours": mine,
         "theirs": theirs,
-        "runs": "ours" if chosen.how == OURS else "PyTorch's",
+        "runs": "ours" if chosen.side == Side.OURS else "PyTorch's",
         "why": chosen.why,
     }
 

@@ -78,8 +78,8 @@ def _decide_estimates(module: Any) -> None:
         if is_own(on):
             return bool(undecided(problem, on))
         rates, instructions = module.cpu_rates, module.instruction_set()
-        small = rates.work(problem, rates.OURS)[1] <= module._MOST_BYTES
-        short = rates.expected_seconds(problem, instructions) <= module._MOST_SECONDS
+        small = rates.work(problem, module.Side.OURS)[1] <= module._MOST_TIMED_BYTES
+        short = rates.expected_seconds(problem, instructions) <= module.MOST_TIMED_SECONDS
         return small and short and (not SEEDED or _drawn([True, False, False], "undecided", problem))
 
     def reason_for_rival(problem: Any, on: Any) -> str:

@@ -18,7 +18,7 @@ from typing import Any
 from .core.errors import InternalError, UserError
 from .core.version import __version__
 from .functional.arguments.problem import CONV, Problem
-from .functional.planning.decision import OURS
+from .functional.planning.decision import Side
 from .functional.planning.plans import plan_for
 from .report.environment import environment
 from .report.table import Column, table
@@ -116,12 +116,12 @@ def measured(on: Device, dtype: str, layout: str, seconds: float) -> list[dict[s
                 if plan.executable is None:
                     raise InternalError("a plan without a rival has no kernel")
                 ours, theirs = timing.time_both(problem, on, plan.executable)
-                runs = plan_for(problem, on, tensors.RIVAL).choice.how
+                runs = plan_for(problem, on, tensors.RIVAL).choice.side
             except Exception as error:  # the other layers are worth measuring
                 row["error"] = f"{type(error).__name__}: {error}".partition("\n")[0]
                 continue
             row |= {"ours_us": round(ours / _MICROSECOND, 2), "torch_us": round(theirs / _MICROSECOND, 2)}
-            row["runs"] = "Tilewright" if runs == OURS else "PyTorch"
+            row["runs"] = "Tilewright" if runs == Side.OURS else "PyTorch"
     finally:
         torch.backends.cudnn.benchmark, torch.backends.cudnn.allow_tf32 = kept
     return rows

@@ -13,7 +13,7 @@ from tilewright.cli.sample_layers import draw
 from tilewright.functional.arguments.problem import CONV, WEIGHT_GRADIENT, Problem
 from tilewright.functional.planning import cpu_rates, kernel_choice, rivals, tuning
 from tilewright.functional.planning.cpu_rates_fit import fit
-from tilewright.functional.planning.decision import OURS, THEIRS, Decision
+from tilewright.functional.planning.decision import Decision, Side
 from tilewright.runtime.device import cpu
 
 LONG = Problem(CONV, (1, 16, 1, 16000), 16, (1, 100), (1, 1), (0, 0, 0, 0), (1, 1), 16, "float32", "NCHW")
@@ -23,7 +23,7 @@ SETS = ("AVX2", "AVX-512", "AMX")
 def simulated(problem: Problem) -> tuple[float, float]:
     """A machine on which PyTorch's dense kernels have four times our FLOP/s, and its others a long overhead."""
     times = []
-    for side, flop, overhead in ((cpu_rates.OURS, 50e9, 2e-6), (cpu_rates.THEIRS, 200e9, 80e-6)):
+    for side, flop, overhead in ((Side.OURS, 50e9, 2e-6), (Side.THEIRS, 200e9, 80e-6)):
         work, size = cpu_rates.work(problem, side)
         times.append(cpu_rates.LayerRates(overhead, flop if problem.groups == 1 else 50e9, 20e9).seconds(work, size))
     return times[0], times[1]
@@ -37,7 +37,7 @@ def test_fitted_rates_predict_the_machine_that_they_were_measured_on() -> None:
         assert cpu_rates.expected_ratio(problem, "AMX", table) == pytest.approx(ours / theirs, rel=0.5)
     whole = table["AMX"]["float32"]
     assert set(whole["any"]) == {"ours", "theirs"}
-    found = cpu_rates.rates("AMX", "float32", "no kind of layer", table)["ours"]
+    found = cpu_rates.rates("AMX", "float32", "no kind of layer", table)[Side.OURS]
     assert found == cpu_rates.LayerRates(*whole["any"]["ours"])
 
 
@@ -94,11 +94,11 @@ def test_calibration_is_kept_and_comes_first(monkeypatch: pytest.MonkeyPatch, tm
     cpu_rates.calibrated.cache_clear()
 
 
-@pytest.mark.parametrize(("ratio", "times", "how"), [
-    (5.0, None, THEIRS), (0.2, None, OURS), (1.4, (3e-6, 4e-6), OURS), (0.8, (5e-6, 4e-6), THEIRS),
+@pytest.mark.parametrize(("ratio", "times", "side"), [
+    (5.0, None, Side.THEIRS), (0.2, None, Side.OURS), (1.4, (3e-6, 4e-6), Side.OURS), (0.8, (5e-6, 4e-6), Side.THEIRS),
 ])  # fmt: skip
 def test_a_first_call_times_both_kernels_only_if_the_estimate_leaves_it_open(
-    ratio: float, times: tuple[float, float] | None, how: str, monkeypatch: pytest.MonkeyPatch
+    ratio: float, times: tuple[float, float] | None, side: Side, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rivals._here.cache_clear()
     monkeypatch.setattr(cpu_rates, "expected_ratio", lambda *_: ratio)
@@ -110,11 +110,11 @@ def test_a_first_call_times_both_kernels_only_if_the_estimate_leaves_it_open(
         assert times is not None
         asked.append(problem)
         ours, theirs = times
-        return choice._replace(how=OURS if ours <= theirs else THEIRS), program
+        return choice._replace(side=Side.OURS if ours <= theirs else Side.THEIRS), program
 
     monkeypatch.setattr(tuning, "compared", compared)
     choice, _ = kernel_choice.choose(LONG, cpu(), "torch", None, 0)
-    assert choice.how == how
+    assert choice.side == side
     assert asked == ([] if times is None else [LONG])
     rivals._here.cache_clear()
     rivals._by_rates.cache_clear()
@@ -124,7 +124,7 @@ def test_dilated_taps_of_strided_gradients_are_tried_for_each_result() -> None:
     plain = Problem("conv_transpose", (2, 16, 8, 8), 16, (3, 3), (2, 3), (0, 0, 0, 0), (1, 1), 16, "float32", "NCHW")
     dilated = plain._replace(dilation=(2, 2))
     padding = dilated.places[1] / plain.places[1]  # rows of results are whole vectors
-    for side, factor in ((cpu_rates.OURS, 6), (cpu_rates.THEIRS, 1)):
+    for side, factor in ((Side.OURS, 6), (Side.THEIRS, 1)):
         found, usual = (cpu_rates.work(each, side)[0] for each in (dilated, plain))
         assert found / usual == pytest.approx(factor, rel=padding)
 

@@ -54,8 +54,8 @@ def work(rank, file, backend):
         every = [torch.empty_like(found) for _ in range(2)]
         torch.distributed.all_gather(every, found)
         assert torch.equal(*every)
-    ways = {problem.op: plan.choice.how for (problem, *_), plan in plans._plans.items()}
-    assert {"conv", "weight_gradient"} <= {*ways} and {*ways.values()} == {decision.OURS}, ways
+    ways = {problem.op: plan.choice.side for (problem, *_), plan in plans._plans.items()}
+    assert {"conv", "weight_gradient"} <= {*ways} and {*ways.values()} == {decision.Side.OURS}, ways
     torch.distributed.destroy_process_group()
     os._exit(0)  # in a fork, destructors of PyTorch have waited without end
 

@@ -199,7 +199,7 @@ check("tuned", tuned)
 
 def left_to_pytorch():
     from tilewright.functional.planning import decision, kernel_choice
-    kernel_choice.choose = lambda *_: (decision.Decision(decision.THEIRS, why="it is asked for"), None)
+    kernel_choice.choose = lambda *_: (decision.Decision(decision.Side.THEIRS, why="it is asked for"), None)
     return tw.conv2d(x, dense)
 check("pytorch's", lambda: same(left_to_pytorch(), wanted_dense))
 

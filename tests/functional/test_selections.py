@@ -27,7 +27,7 @@ from tilewright.functional.planning.compiler import (
     strategies_of,
     weight_orders,
 )
-from tilewright.functional.planning.decision import THEIRS, Decision
+from tilewright.functional.planning.decision import Decision, Side
 from tilewright.runtime.device import cpu
 
 CUDA = Target("cuda -arch=sm_90")
@@ -78,7 +78,12 @@ def test_a_decision_of_an_older_version_loads() -> None:
     chosen = default_selection(POINTWISE, CUDA)
     stored = decision_of(chosen)._asdict()
     del stored["weights"]
-    assert Decision(**stored).weights == ""
+    assert Decision.read(stored).weights == ""
+    for side, before in ((Side.OURS, "tilewright"), (Side.THEIRS, "framework")):
+        assert Decision.read({**stored, "side": str(side)}).side is side
+        assert (
+            Decision.read({"how": before, **{key: each for key, each in stored.items() if key != "side"}}).side is side
+        )
     selection_of(POINTWISE, CUDA, Decision(**stored))
     assert selection_of(POINTWISE, CUDA, Decision(**{**stored, "template": "topi/none"})) is None
     assert selection_of(POINTWISE, CUDA, Decision(**{**stored, "config_index": None})) is None
@@ -103,7 +108,7 @@ def test_problems_that_no_strategy_computes_run_the_kernel_of_the_other_library(
             assert default_selection(problem, Target("llvm")).config.index is not None
             continue
         choice, executable = kernel_choice.choose(problem, cpu(), "another library", None, 0.0)
-        assert (choice.how, choice.why, executable) == (THEIRS, "no strategy of ours computes it on llvm", None)
+        assert (choice.side, choice.why, executable) == (Side.THEIRS, "no strategy of ours computes it on llvm", None)
         for budget in (0.0, 1.0):
             with pytest.raises(UserError, match=r"no kernel of ours computes .* on llvm"):
                 kernel_choice.choose(problem, cpu(), "", None, budget)

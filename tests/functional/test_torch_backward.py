@@ -197,7 +197,7 @@ def test_explain_call_names_the_kernel_of_all_gradients(everywhere: list[int], m
             False,
             "",
         ),
-        *(cpu(), decision.Decision(decision.OURS, why="a test says so"), None, "compiled"),
+        *(cpu(), decision.Decision(decision.Side.OURS, why="a test says so"), None, "compiled"),
     )
     monkeypatch.setattr(torch_backward, "_plan", lambda *_: plan)
     assert operations() == ["conv", "backward"]

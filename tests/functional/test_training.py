@@ -40,7 +40,7 @@ def close(found: Any, wanted: Any, tolerance: float = 1e-4) -> None:
 
 def decided(op: str) -> list[str]:
     """Whose kernels the plans of an operation run."""
-    return [plan.choice.how for (problem, *_), plan in plans._plans.items() if problem.op == op]
+    return [plan.choice.side for (problem, *_), plan in plans._plans.items() if problem.op == op]
 
 
 LAYERS: dict[str, tuple[Callable[..., Any], tuple[int, ...], tuple[int, ...], dict[str, Any]]] = {
@@ -65,7 +65,7 @@ def test_gradients_and_their_gradients(name: str, kernels: str) -> None:
     given = doubles(*shape), doubles(*weight)
     assert torch.autograd.gradcheck(lambda x, w: layer(x, w, **options), given)
     assert torch.autograd.gradgradcheck(lambda x, w: layer(x, w, **options), given, fast_mode=True)
-    how = decision.OURS if kernels == "ours" else decision.THEIRS
+    how = decision.Side.OURS if kernels == "ours" else decision.Side.THEIRS
     assert set(decided("weight_gradient")) == {how}
 
 
@@ -402,8 +402,12 @@ def test_accelerate_measures_training_steps(timed: list[str]) -> None:
     assert "a training step: 2000.000 ms before" in text
     assert all(p.grad is None for p in model.parameters())
     assert all(torch.equal(value, state[name]) for name, value in model.state_dict().items())
-    ways = {problem.op: plan.choice.how for (problem, *_), plan in plans._plans.items() if plan.choice.seconds}
-    assert ways == {"conv": decision.OURS, "weight_gradient": decision.OURS, "data_gradient": decision.THEIRS}
+    ways = {problem.op: plan.choice.side for (problem, *_), plan in plans._plans.items() if plan.choice.seconds}
+    assert ways == {
+        "conv": decision.Side.OURS,
+        "weight_gradient": decision.Side.OURS,
+        "data_gradient": decision.Side.THEIRS,
+    }
     close(_trained(model, x), _trained(other, x))
 
 

@@ -16,7 +16,7 @@ from tilewright.core.target import Target
 from tilewright.driver import build
 from tilewright.functional.arguments.problem import CONV, Problem
 from tilewright.functional.planning import compiler, kernel_choice
-from tilewright.functional.planning.decision import THEIRS
+from tilewright.functional.planning.decision import Side
 from tilewright.functional.planning.shipped import RECORDS
 from tilewright.runtime.compile import resolve_target
 from tilewright.runtime.device import device
@@ -140,7 +140,7 @@ def test_a_layer_whose_usual_kernel_does_not_compile(monkeypatch: pytest.MonkeyP
     assert executable is not None
     monkeypatch.setattr(kernel_choice.rivals, "reason_for_rival", lambda *_: "")
     choice, executable = kernel_choice.choose(LARGE, device("cuda"), "torch", None, 0)
-    assert (choice.how, choice.why, executable) == (THEIRS, why, None)
+    assert (choice.side, choice.why, executable) == (Side.THEIRS, why, None)
 
 
 def test_a_layer_that_no_kernel_computes(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -483,7 +483,7 @@ class Mixer(nn.Module):
 @pytest.mark.parametrize("ours", [True, False], ids=["ours", "PyTorch's"])
 def test_linear_layers_of_images(ours: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fusion, "_on_gpu", lambda graph: True)
-    theirs, decide = SimpleNamespace(choice=SimpleNamespace(how=decision.THEIRS, why="a test")), plans.plan_for
+    theirs, decide = SimpleNamespace(choice=SimpleNamespace(side=decision.Side.THEIRS, why="a test")), plans.plan_for
     if not ours:
         pick = lambda problem, *given, **named: theirs if problem.groups == 1 else decide(problem, *given, **named)
         monkeypatch.setattr(fusion, "plan_for", pick)
@@ -708,7 +708,7 @@ def test_kernels_for_gpus_are_compiled_in_parallel(monkeypatch: pytest.MonkeyPat
 
     def made(problem: Any, on: Any, *given: Any) -> Any:
         both.wait()
-        return plans.CallPlan(problem, on, decision.Decision(decision.OURS), None, "compiled")
+        return plans.CallPlan(problem, on, decision.Decision(decision.Side.OURS), None, "compiled")
 
     monkeypatch.setattr(plans, "_from_disk", lambda *given: None)
     monkeypatch.setattr(plans, "_made", made)

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tilewright.functional.planning.decision import OURS, Decision
+from tilewright.functional.planning.decision import Decision, Side
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 timm = pytest.importorskip("timm", reason="timm is not installed")
@@ -33,7 +33,7 @@ MODELS = """
 
 @pytest.fixture(autouse=True)
 def _computed_by_pytorch(rival_kernels: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    ours = SimpleNamespace(choice=Decision(OURS, why="as the test says", seconds=1.0, rival_seconds=2.0))
+    ours = SimpleNamespace(choice=Decision(Side.OURS, why="as the test says", seconds=1.0, rival_seconds=2.0))
     monkeypatch.setattr(fusion, "plan_for", lambda *given, **named: ours)
     with nothing_remembered():
         yield

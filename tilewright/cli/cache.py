@@ -8,6 +8,7 @@ from pathlib import Path
 
 from ..core.errors import UserError
 from ..functional.arguments.problem import Problem
+from ..functional.planning.decision import Decision, Side
 from ..functional.programs import archive
 from ..functional.programs.host_objects import host_store
 from ..functional.programs.store import DIRECTORY_VARIABLE, StoredKernel, store
@@ -39,8 +40,8 @@ def _described(entry: StoredKernel) -> tuple[str, str, str]:
     try:
         if "shown" in entry.description:  # a program of all sizes
             return entry.description["device"].split(" ")[0], "tilewright", str(entry.description["shown"])
-        choice = entry.description["choice"]
-        what = choice["template"] if choice["how"] == "tilewright" else entry.description["rival"]
+        choice = Decision.read(entry.description["choice"])
+        what = choice.template if choice.side == Side.OURS else entry.description["rival"]
         return entry.description["device"].split(" ")[0], str(what), str(Problem.read(entry.description["problem"]))
     except (KeyError, TypeError, ValueError, AttributeError, UserError):
         return "?", "?", "not an entry that Tilewright wrote"

@@ -10,6 +10,7 @@ from ..core.errors import UserError
 from ..functional.arguments.problem import Problem
 from ..functional.planning.cpu_rates import Table
 from ..functional.planning.cpu_rates_fit import Layer, table
+from ..functional.planning.decision import Side
 from ..functional.planning.plans import plan_for
 from ..runtime.device import cpu
 from ..topi.templates.processor import instruction_set
@@ -55,5 +56,5 @@ def described(found: Table) -> list[list[str]]:
         for dtype, kinds in types.items():
             for side, (overhead, flop, size) in kinds["any"].items():
                 numbers = (f"{flop / 1e9:.1f}", f"{size / 1e9:.1f}", f"{overhead * 1e6:.1f}")
-                rows.append([name, dtype, {"ours": "Tilewright", "theirs": "PyTorch"}[side], *numbers])
+                rows.append([name, dtype, "Tilewright" if side == Side.OURS else "PyTorch", *numbers])
     return rows

@@ -20,7 +20,7 @@ from .arguments.named_arguments import named_input
 from .arguments.problem import Problem
 from .arguments.signature import Arrays, Signature, signature
 from .arrays import library_of, properties_of, shared
-from .planning.decision import THEIRS
+from .planning.decision import Side
 from .planning.plans import CallPlan, plan_for
 from .programs.store import store
 
@@ -125,7 +125,7 @@ def _seen(call: OperatorCall) -> tuple[Signature, Device, str, Any]:
 def _lines(rank: int, problem: Problem, result: str, plan: CallPlan, rival: str) -> list[str]:
     choice, executable = plan.choice, plan.executable
     lines = [f"problem: {problem.text(rank)}", f"result:  {result} on {plan.on}"]
-    if choice.how == THEIRS:
+    if choice.side == Side.THEIRS:
         lines.append(f"runs:    the kernel of {rival}: {choice.why}")
     elif executable is not None:
         launch = executable.launches[-1]

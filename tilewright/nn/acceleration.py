@@ -11,7 +11,7 @@ import torch
 from ..core.errors import UserError
 from ..core.text import kind_of
 from ..functional.arguments.problem import POOLS, WEIGHT_GRADIENT, Problem
-from ..functional.planning.decision import OURS, THEIRS
+from ..functional.planning.decision import Side
 from ..functional.planning.plans import CallPlan, decide, plan_for
 from ..functional.planning.timed_comparison import Comparison, Verdict
 from ..functional.pytorch import tensors as torch_tensors
@@ -203,11 +203,11 @@ def _timed(done: Acceleration, problem: Problem, on: Any, timed: Timed) -> Compa
 def _keep(plan: CallPlan, wins: bool, timed: Comparison) -> None:
     """Make later calls of a problem run the faster kernel of this comparison."""
     mine, theirs = timed.seconds
-    how = OURS if wins else THEIRS
+    side = Side.OURS if wins else Side.THEIRS
     why = f"measured {max(mine, theirs) / min(mine, theirs):.2f} times as fast as the other on this machine"
     if timed.verdict(_GAIN) == Verdict.CLOSE:
         why = "measured on this machine, and too close to call"
-    choice = plan.choice._replace(how=how, why=why, seconds=mine, rival_seconds=theirs)
+    choice = plan.choice._replace(side=side, why=why, seconds=mine, rival_seconds=theirs)
     decide(plan, choice, torch_tensors.RIVAL)
 
 

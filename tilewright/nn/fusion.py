@@ -24,7 +24,7 @@ from ..functional.arguments.call import OPERATORS, CallOptions
 from ..functional.arguments.problem import Problem
 from ..functional.arguments.signature import ArrayProperties, Arrays, channels_last_order, signature
 from ..functional.planning import rivals
-from ..functional.planning.decision import OURS, Decision, Tune
+from ..functional.planning.decision import Decision, Side, Tune
 from ..functional.planning.plans import plan_for
 from ..functional.pytorch import tensors as torch_tensors
 from ..functional.pytorch.native import tf32_settings
@@ -259,7 +259,7 @@ def row_by_plan(
     UserError if a problem has no plan.
     """
     choices = [plan_for(problem, on, torch_tensors.RIVAL, tune=tune).choice for problem in problems]
-    ours, why = any(choice.how == OURS for choice in choices), choices[0].why
+    ours, why = any(choice.side == Side.OURS for choice in choices), choices[0].why
     if ours and in_graph and on.kind == "cpu" and (too_short := _refusal_on_cpu(problems[0], choices[0])):
         ours, why = False, too_short
     return FusedRow(str(conv), problems[0], parts, ours, why)

@@ -22,7 +22,7 @@ from ..arguments.problem import AVG_POOL, BACKWARD, CONV, MAX_POOL, TRANSPOSES, 
 from ..arguments.signature import GRADIENT
 from ..programs.executable import Executable, executable
 from . import shipped
-from .decision import OURS, Activation, Decision
+from .decision import Activation, Decision, Side
 
 if TYPE_CHECKING:
     from ...tune.space.choices import Choice
@@ -68,7 +68,9 @@ class KernelNotes:
 def decision_of(found: Selection) -> Decision:
     """Return the decision for a selection; `selection_of` is the inverse."""
     index, weights = found.config.index, getattr(found.workload, "weights", "")
-    return Decision(OURS, found.template.name, in_words(found.config), found.why, config_index=index, weights=weights)
+    return Decision(
+        Side.OURS, found.template.name, in_words(found.config), found.why, config_index=index, weights=weights
+    )
 
 
 def in_words(config: Config) -> str:

@@ -17,11 +17,11 @@ from ...core import calibration
 from ...core.dtype import DType
 from ...core.errors import InternalError
 from ..arguments.problem import CONV, DATA_GRADIENT, POOLS, TRANSPOSED, WEIGHT_GRADIENT, Problem
+from .decision import Side
 
 SHIPPED = Path(__file__).parent / "records" / "cpu_rates.json"
 CALIBRATION = "cpu_rates.json"
 """The file with the rates measured on this machine."""
-OURS, THEIRS = "ours", "theirs"
 _LANES = 16
 """Channels per block of PyTorch's dense kernels, and lanes of our vectors."""
 _NEAREST = {"AMX": ("AMX", "AVX-512", "AVX2"), "AVX-512": ("AVX-512", "AMX", "AVX2"), "AVX2": ("AVX2", "AVX-512")}
@@ -55,17 +55,17 @@ def kind(problem: Problem) -> str:
 
 
 @lru_cache(maxsize=1024)
-def work(problem: Problem, side: str) -> tuple[float, float]:
+def work(problem: Problem, side: Side) -> tuple[float, float]:
     """Return the floating-point operations of a layer, in whole vectors, and the bytes of its arrays."""
     arrays = prod(problem.shape) + prod(problem.out_shape) + (prod(problem.weights_shape) if problem.has_weights else 0)
     row = problem.filters
-    if side == OURS:
+    if side == Side.OURS:
         if problem.layout == "NCHW":
             row = problem.places[1]
         elif 1 < problem.groups < problem.shape[1]:
             row = problem.filters // problem.groups
-    wasted = -(-row // _LANES) * _LANES / row if side == OURS or problem.groups == 1 else 1.0
-    if side == OURS and problem.op in (TRANSPOSED, DATA_GRADIENT):  # with dilation, each result tests all taps
+    wasted = -(-row // _LANES) * _LANES / row if side == Side.OURS or problem.groups == 1 else 1.0
+    if side == Side.OURS and problem.op in (TRANSPOSED, DATA_GRADIENT):  # with dilation, each result tests all taps
         wasted *= prod(step for step, apart in zip(problem.stride, problem.dilation, strict=True) if apart > 1)
     return problem.flop * wasted, arrays * DType(problem.dtype).bytes
 
@@ -73,16 +73,16 @@ def work(problem: Problem, side: str) -> tuple[float, float]:
 def expected_ratio(problem: Problem, instructions: str, table: Table | None = None) -> float:
     """Return the expected speedup of PyTorch's kernel over ours, by the given table or the default one."""
     found = rates(instructions, problem.dtype, kind(problem), table)
-    return found[OURS].seconds(*work(problem, OURS)) / found[THEIRS].seconds(*work(problem, THEIRS))
+    return found[Side.OURS].seconds(*work(problem, Side.OURS)) / found[Side.THEIRS].seconds(*work(problem, Side.THEIRS))
 
 
 def expected_seconds(problem: Problem, instructions: str) -> float:
     """Return the expected seconds of the slower of both kernels."""
     found = rates(instructions, problem.dtype, kind(problem))
-    return max(found[side].seconds(*work(problem, side)) for side in (OURS, THEIRS))
+    return max(found[side].seconds(*work(problem, side)) for side in Side)
 
 
-def rates(instructions: str, dtype: str, of: str, table: Table | None = None) -> dict[str, LayerRates]:
+def rates(instructions: str, dtype: str, of: str, table: Table | None = None) -> dict[Side, LayerRates]:
     """Return the rates of both sides for a kind of layer, measured with this instruction set or the nearest one. For a
     kind without measurements, return the rates of all kinds together.
     """
@@ -94,7 +94,7 @@ def rates(instructions: str, dtype: str, of: str, table: Table | None = None) ->
     row = next((kinds[key] for of_table in known for key in (of, "any") for kinds in of_table if key in kinds), None)
     if row is None:
         raise InternalError(f"no rates are known of {dtype}")
-    return {side: LayerRates(*row[side]) for side in (OURS, THEIRS)}
+    return {side: LayerRates(*row[side]) for side in Side}
 
 
 def knows(instructions: str, problem: Problem) -> bool:

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from ..arguments.problem import Problem
-from .cpu_rates import OURS, THEIRS, Table, kind, work
+from .cpu_rates import Table, kind, work
+from .decision import Side
 
 Layer = tuple[Problem, float, float]
 """A layer, and the seconds of our kernel and PyTorch's."""
@@ -26,7 +27,7 @@ _TRUST = 2.0
 def fit(layers: Sequence[Layer]) -> dict[str, dict[str, dict[str, list[float]]]]:
     """Return the rates of each type, kind and side; the key "any" covers all kinds."""
     found: dict[str, dict[str, dict[str, list[float]]]] = {}
-    for place, side in enumerate((OURS, THEIRS), 1):
+    for place, side in enumerate(Side, 1):
         needs = np.array([(1.0, *work(layer[0], side)) for layer in layers])
         times = np.array([layer[place] for layer in layers])
         for (dtype, of), logs in _by_kind(layers, needs, times).items():

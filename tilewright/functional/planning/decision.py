@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from enum import StrEnum
 from typing import Any, NamedTuple
 
-OURS, THEIRS = "tilewright", "framework"
 Activation = Callable[[Any], Any]
 Tune = str | float | None
+
+
+class Side(StrEnum):
+    """The library of a kernel: Tilewright, or the library of the arrays. Tables have these names."""
+
+    OURS = "ours"
+    THEIRS = "theirs"
+
+
+_EARLIER_SIDES = {"tilewright": Side.OURS, "framework": Side.THEIRS}
+"""Sides as older versions stored them, under the name `how`."""
 
 
 class Decision(NamedTuple):
@@ -15,8 +26,8 @@ class Decision(NamedTuple):
 
     Attributes
     ----------
-    how : str
-        "tilewright", or "framework" for the kernel of the arrays' own library.
+    side : Side
+        The library of the kernel that runs.
     template, config : str
         The template of our kernel, and its configuration in a line for users.
     why : str
@@ -37,7 +48,7 @@ class Decision(NamedTuple):
         The order of the weights in our kernel's workload, which may differ from the problem's for 1×1 kernels.
     """
 
-    how: str
+    side: Side
     template: str = ""
     config: str = ""
     why: str = ""
@@ -48,3 +59,10 @@ class Decision(NamedTuple):
     config_index: int | None = None
     remark: str = ""
     weights: str = ""
+
+    @staticmethod
+    def read(stored: Mapping[str, Any]) -> Decision:
+        """Return a decision from its fields as stored, by an older version too."""
+        rest = dict(stored)
+        side = _EARLIER_SIDES[rest.pop("how")] if "how" in rest else Side(rest.pop("side"))
+        return Decision(side, **rest)

@@ -29,7 +29,7 @@ from .compiler import (
     epilogue_of,
     strategies_of,
 )
-from .decision import THEIRS, Activation, Decision
+from .decision import Activation, Decision, Side
 
 if TYPE_CHECKING:
     from ...runtime.device import Device
@@ -56,13 +56,13 @@ def choose(
     has_rival = bool(rival) and activation is None
     undecided = has_rival and not budget and rivals.is_undecided(problem, on)
     if has_rival and not budget and not undecided and (why := rivals.reason_for_rival(problem, on)):
-        return Decision(THEIRS, why=why), None
+        return Decision(Side.THEIRS, why=why), None
     if not strategies_of(problem, target)[0]:
         if not has_rival:
             raise UserError(
                 f"no kernel of ours computes {problem} on {target}", fix="compute it by the library of its arrays"
             )
-        return Decision(THEIRS, why=f"no strategy of ours computes it on {target.kind}"), None
+        return Decision(Side.THEIRS, why=f"no strategy of ours computes it on {target.kind}"), None
     if budget:
         from . import tuning  # imports the measuring session, which other calls do not need
 
@@ -144,7 +144,7 @@ def _otherwise(
     """Choose the rival or another strategy for a problem: the compiler has `refused` its default kernel."""
     why = f"our default kernel ({default.template.name}) does not compile: {' '.join(refused.message.split())}"
     if rival:
-        return Decision(THEIRS, why=why), None
+        return Decision(Side.THEIRS, why=why), None
     others = _defaults(*strategies_of(problem, target), default, target, why)
     for choice, program, _ in _compiled_in_turn(others, target, epilogue):
         return choice, program

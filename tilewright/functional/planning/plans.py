@@ -136,7 +136,7 @@ def _from_disk(problem: Problem, on: Device, rival: str, threads: int) -> CallPl
         if entry is not None:
             executable = entry.description["executable"]
             program = None if executable is None else Executable.read(executable, entry.binary)
-            return CallPlan(problem, on, Decision(**entry.description["choice"]), program, "disk", number)
+            return CallPlan(problem, on, Decision.read(entry.description["choice"]), program, "disk", number)
     return None
 
 

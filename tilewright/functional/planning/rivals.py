@@ -22,6 +22,7 @@ from ...core.dtype import DType
 from ...topi.templates.processor import instruction_set
 from ..arguments.problem import CONV, DATA_GRADIENT, GRADIENTS, MATRIX_CHANNELS, TRANSPOSED, WEIGHT_GRADIENT, Problem
 from . import cpu_rates
+from .decision import Side
 
 if TYPE_CHECKING:
     from ...runtime.device import Device
@@ -140,7 +141,7 @@ def saved_by(ours: Iterable[Problem], every: Iterable[Problem]) -> tuple[float, 
 def _their_seconds(problem: Problem) -> float:
     problem = _known_as(problem)
     found = cpu_rates.rates(instruction_set(), problem.dtype, cpu_rates.kind(problem))
-    return found[cpu_rates.THEIRS].seconds(*cpu_rates.work(problem, cpu_rates.THEIRS))
+    return found[Side.THEIRS].seconds(*cpu_rates.work(problem, Side.THEIRS))
 
 
 def _known_as(problem: Problem) -> Problem:
@@ -155,7 +156,7 @@ def is_undecided(problem: Problem, on: Device) -> bool:
     found = _here(problem)
     if not found.away or not (is_unsure(found.ratio) or _is_unknown(problem)):
         return False
-    size, seconds = cpu_rates.work(problem, cpu_rates.OURS)[1], cpu_rates.expected_seconds(problem, instruction_set())
+    size, seconds = cpu_rates.work(problem, Side.OURS)[1], cpu_rates.expected_seconds(problem, instruction_set())
     return size <= _MOST_TIMED_BYTES and seconds <= MOST_TIMED_SECONDS
 
 

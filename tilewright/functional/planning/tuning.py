@@ -24,7 +24,7 @@ from .compiler import (
     strategies_of,
     weight_orders,
 )
-from .decision import OURS, THEIRS, Decision
+from .decision import Decision, Side
 
 if TYPE_CHECKING:
     from ...core.target import Target
@@ -87,9 +87,9 @@ def tuned(
 def compared(problem: Problem, on: Device, choice: Decision, program: Executable) -> tuple[Decision, Executable]:
     """Choose between our kernel and the rival's by timing both."""
     ours, theirs = view("time_both", problem, on, program)  # the rival is PyTorch
-    how = OURS if ours <= theirs else THEIRS
-    why = choice.why if how == OURS else f"measured {ours / theirs:.2f} times as fast as ours here"
-    return choice._replace(how=how, why=why, seconds=ours, rival_seconds=theirs), program
+    side = Side.OURS if ours <= theirs else Side.THEIRS
+    why = choice.why if side == Side.OURS else f"measured {ours / theirs:.2f} times as fast as ours here"
+    return choice._replace(side=side, why=why, seconds=ours, rival_seconds=theirs), program
 
 
 def _begun(problem: Problem, start: Selection, target: Target, earlier: Decision | None) -> list[list[Selection]]:

@@ -16,7 +16,7 @@ from ..arguments.call import ARRAYS, OperatorCall
 from ..arguments.outputs import ArrayMemory, check_places
 from ..arguments.problem import WEIGHT_GRADIENT
 from ..arguments.signature import ArrayProperties, Arrays, Signature, channels_last_order, signature
-from ..planning.decision import THEIRS, Activation
+from ..planning.decision import Activation, Side
 from ..planning.plans import plan_for
 from ..planning.prepared_calls import PreparedCalls
 from ..programs.running import CpuProgram, Program
@@ -174,7 +174,7 @@ def prepared(call: OperatorCall, checked: Signature, function: Activation | None
     if 0 in problem.shape:
         return lambda x, w=None, bias=None, residual=None, out=None: fresh().zero_() if out is None else out
     plan = plan_for(problem, on, RIVAL, function, call.options.tune)
-    if plan.choice.how == THEIRS:
+    if plan.choice.side == Side.THEIRS:
         theirs = _native(call, checked, on)
         return _in_order(theirs, checked.order) if ordered else theirs
     program = program_of(plan)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..arguments.problem import WEIGHT_GRADIENT, Problem
-from ..planning.decision import OURS, Decision
+from ..planning.decision import Decision, Side
 from ..planning.plans import CallPlan
 from ..planning.timed_comparison import PARTS, Comparison, Verdict
 from ..programs import cuda_kernels
@@ -77,7 +77,7 @@ def _in_process(
             return apart.submit(_in_process, problem, on, executable, measure, own_settings).result()
     with torch.cuda.device(on.index if on.kind == "cuda" else -1):  # events and graphs belong to the current GPU
         x, weight, bias, residual = tensors(problem, on)
-        program = program_of(CallPlan(problem, on, Decision(OURS), executable, "measured"))
+        program = program_of(CallPlan(problem, on, Decision(Side.OURS), executable, "measured"))
         last = problem.layout == "NHWC" and problem.op != WEIGHT_GRADIENT
         made = torch.empty(problem.made_shape, dtype=getattr(torch, problem.made_dtype), device=x.device)
         made = made.to(memory_format=torch.channels_last) if last else made

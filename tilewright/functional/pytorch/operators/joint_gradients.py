@@ -14,7 +14,7 @@ from ....core.errors import UserError
 from ....core.windows import is_short
 from ...arguments.problem import BACKWARD, Problem
 from ...arguments.signature import ACTIVATIONS, GRADIENT, channels_last_order
-from ...planning.decision import THEIRS
+from ...planning.decision import Side
 from ...planning.plans import CallPlan, plan_for
 from ...planning.prepared_calls import PreparedCalls
 from ..allocation import strided_allocator
@@ -147,7 +147,7 @@ def _plan(x: Any, weight: Any, options: BackwardOptions) -> CallPlan | None:
         plan = plan_for(problem, place("conv1d", x), SEPARATELY)
     except UserError:  # the layer exceeds a limit, such as the grid's
         return None
-    return None if plan.choice.how == THEIRS else plan
+    return None if plan.choice.side == Side.THEIRS else plan
 
 
 def _prepared(x: Any, weight: Any, options: BackwardOptions) -> Any:

@@ -17,7 +17,7 @@ from ...arguments.call import ARRAYS, OperatorCall
 from ...arguments.problem import CONV, Problem
 from ...arguments.signature import Signature
 from ...planning import rivals
-from ...planning.decision import OURS
+from ...planning.decision import Side
 from ...planning.plans import plan_for
 from ...planning.prepared_calls import PreparedCalls
 from .. import native
@@ -66,7 +66,7 @@ def by_pytorch_alone(call: OperatorCall, checked: Signature) -> Callable[..., An
     on, without = place(call.name, x), problem._replace(bias=False, residual=False, activation="")
     with torch.no_grad():
         directions = [problem, *gradients_of_ours(problem, *wanted)]
-        ours = [each for each in directions if plan_for(each, on, RIVAL).choice.how == OURS]
+        ours = [each for each in directions if plan_for(each, on, RIVAL).choice.side == Side.OURS]
     every = [without, *(each for each, asked in zip(problem.gradients, wanted, strict=True) if asked)]
     compute = native.computed(problem, call.name, call.options.layout, x.dim(), on_gpu=False)
     key = (call.name, call.options, *[None if a is None else (facts(a), a.requires_grad) for a in call.arrays])
