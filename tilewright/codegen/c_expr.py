@@ -28,8 +28,7 @@ MOST_NESTED = 64
 MOST_CHARACTERS = 4_096
 """Largest length of one C expression: a part that is read twice would double at every level."""
 MOST_CHOICES = 8
-"""The most choices in one C expression: NVRTC's time grows much faster than their number.
-"""
+"""The most choices in one C expression: NVRTC's time grows much faster than their number."""
 MOST_UNDER = 128
 """Largest depth of a conditionally evaluated part of a C expression: deeper, the condition gets a variable."""
 MOST_WRITTEN = 30_000
