@@ -13,6 +13,7 @@ import pytest
 
 from tilewright.core.precision import PRECISIONS
 from tilewright.functional.arguments import signature
+from tilewright.topi.templates import epilogue
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = """\
@@ -104,3 +105,17 @@ def test_the_literals_are_the_accepted_values() -> None:
     annotations = pytest.importorskip("tilewright.functional.annotations", reason="typing_extensions is not installed")
     assert get_args(annotations.ActivationName) == signature.ACTIVATIONS
     assert get_args(annotations.Precision) == PRECISIONS
+
+
+def test_tables_of_activations_have_the_same_names() -> None:
+    by_xla = pytest.importorskip("tilewright.functional.jax.by_xla", reason="JAX is not installed")
+    names = {*signature.ACTIVATIONS}
+    assert {*epilogue.ACTIVATIONS} == names == {*by_xla.ACTIVATIONS}
+    assert {*epilogue.GRADIENTS} == {name + signature.GRADIENT for name in names}
+
+
+def test_tables_of_pytorchs_activations_have_the_same_names() -> None:
+    pytest.importorskip("torch", reason="PyTorch is not installed")
+    from tilewright.functional.pytorch import native  # needs PyTorch
+
+    assert {*native.ACTIVATIONS} == {*native.ACTIVATION_GRADIENTS} == {*signature.ACTIVATIONS}
