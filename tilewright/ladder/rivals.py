@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..core.dtype import DType
+from ..runtime.cpu_driver import timer_of
 from ..runtime.device import Device
 from .climb import SECONDS_EACH, RungOutcome, plan
 from .trial import CheckedProblem
@@ -34,7 +35,7 @@ def numpy_row(trial: CheckedProblem, repeat: int) -> RungOutcome:
     row = RungOutcome("NumPy", "on the CPU", "rival", max_error=error)
     if seconds > SECONDS_EACH:  # a slow function needs only one run
         return replace(row, runs=1, seconds=(seconds,))
-    return _timed(row, _host_timer(call), repeat)
+    return _timed(row, timer_of(call), repeat)
 
 
 def has_torch() -> bool:
@@ -91,7 +92,7 @@ def _rows_of(trial: CheckedProblem, where: Any, repeat: int) -> list[RungOutcome
         for how, call in trial.problem.torch(data, weight):
             error, _ = trial.check(call().contiguous().cpu().double().numpy())
             row = RungOutcome("PyTorch", f"{how} {place}", "rival", max_error=error)
-            rows.append(_timed(row, _graph_timer(call) if on_gpu else _host_timer(call), repeat))
+            rows.append(_timed(row, _graph_timer(call) if on_gpu else timer_of(call), repeat))
     return rows
 
 
@@ -109,18 +110,6 @@ def _timed(row: RungOutcome, timer: Timer, repeat: int) -> RungOutcome:
     timer(1)
     runs, repeats = plan(timer(1), repeat)
     return replace(row, runs=runs, seconds=tuple(timer(runs) / runs for _ in range(repeats)))
-
-
-def _host_timer(call: Callable[[], Any]) -> Timer:
-    """Times calls that have ended when they return."""
-
-    def seconds(number: int) -> float:
-        start = time.perf_counter()
-        for _ in range(number):
-            call()
-        return time.perf_counter() - start
-
-    return seconds
 
 
 def _graph_timer(call: Callable[[], Any]) -> Timer:

@@ -10,7 +10,6 @@ candidate.
 from __future__ import annotations
 
 import os
-import shutil
 import tempfile
 import uuid
 import weakref
@@ -22,6 +21,7 @@ from typing import Any
 from ..core.errors import InternalError, UserError
 from ..core.target import Target
 from ..runtime.driver import DeviceAttributes, target_for
+from ..runtime.temporary_cache import remove_by_owner
 from .batch import Batch
 from .children import tuner_mark
 from .client import Client
@@ -57,7 +57,7 @@ class MeasureSession:
         self._servers_without_device = self._servers_without_result = 0
         self._references = References()
         self._client: Client | None = None
-        self._tidy = weakref.finalize(self, _remove, self._folder, os.getpid())
+        self._tidy = weakref.finalize(self, remove_by_owner, self._folder, os.getpid())
         self._connect()
 
     def __enter__(self) -> MeasureSession:
@@ -145,8 +145,3 @@ class MeasureSession:
 
     def _resolve(self, target: Target) -> Target:
         return target_for(target, lambda: self.attributes)
-
-
-def _remove(folder: Path, owner: int) -> None:
-    if os.getpid() == owner:  # a fork of the owner that ends leaves the folder
-        shutil.rmtree(folder, ignore_errors=True)

@@ -98,11 +98,7 @@ class CpuDriver(Driver):
     def timer(
         self, index: int, run: Callable[[], None], before: Callable[[], None] | None = None
     ) -> Callable[[int], float]:
-        def seconds(number: int) -> float:
-            began = time.perf_counter()
-            for _ in range(number):
-                run()
-            return time.perf_counter() - began
+        seconds = timer_of(run)
 
         def apart(number: int) -> float:
             total = 0.0
@@ -112,6 +108,18 @@ class CpuDriver(Driver):
             return total
 
         return seconds if before is None else apart
+
+
+def timer_of(run: Callable[[], Any]) -> Callable[[int], float]:
+    """Return a function that returns the seconds of a number of runs, which have ended when they return."""
+
+    def seconds(number: int) -> float:
+        began = time.perf_counter()
+        for _ in range(number):
+            run()
+        return time.perf_counter() - began
+
+    return seconds
 
 
 def _line(path: str, key: str) -> str:

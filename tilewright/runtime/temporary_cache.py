@@ -1,4 +1,4 @@
-"""A folder for PoCL's compiled kernels if the home cannot be written."""
+"""Temporary folders: one for PoCL's compiled kernels if the home cannot be written, and their removal."""
 
 from __future__ import annotations
 
@@ -17,11 +17,12 @@ def temporary_cache() -> str:
         owner = left.name.removeprefix(_PREFIX).partition("-")[0]
         if owner.isdigit() and Path("/proc/self").exists() and not Path("/proc", owner).exists():
             shutil.rmtree(left, ignore_errors=True)
-    made, me = tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-"), os.getpid()
-
-    def remove() -> None:
-        if os.getpid() == me:  # a fork of the owner that ends leaves the folder
-            shutil.rmtree(made, ignore_errors=True)
-
-    atexit.register(remove)
+    made = tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-")
+    atexit.register(remove_by_owner, made, os.getpid())
     return made
+
+
+def remove_by_owner(folder: str | Path, owner: int) -> None:
+    """Remove a folder if this process is its owner: a fork of the owner that ends leaves the folder."""
+    if os.getpid() == owner:
+        shutil.rmtree(folder, ignore_errors=True)

@@ -33,8 +33,8 @@ _operators = torch.ops.tilewright
 _recent = RecentCalls()  # keys: the weight and other tensors that calls share
 
 
-def _is_watched() -> bool:
-    """Return whether anything other than `torch.compile` traces, records or transforms calls."""
+def _is_watched_or_forward() -> bool:
+    """Return whether calls are watched, or forward gradients are computed, which `is_watched` does not tell."""
     return is_watched() or forward_ad._current_level >= 0
 
 
@@ -55,7 +55,12 @@ def convolve(
     """`causal_conv1d_fn`."""
     tensors = (x, weight, bias, seq_idx, initial_states)
     key: Any = None
-    if not return_final_states and final_states_out is None and not is_dynamo_compiling() and not _is_watched():
+    if (
+        not return_final_states
+        and final_states_out is None
+        and not is_dynamo_compiling()
+        and not _is_watched_or_forward()
+    ):
         key = ("fn", activation, id(weight), id(bias), seq_idx is None, initial_states is None)
         run = _recent.executor(key, tensors)
         if run is not None and not records(tensors):
@@ -88,7 +93,7 @@ def _convolved(tensors: tuple[Any, ...], activation: str, key: Any) -> Any:
         named: Any = activation or None
         before = (weight.shape[1] - 1, 0)
         return conv1d(x, weight[:, None], bias, padding=before, groups=x.shape[1], activation=named)
-    if not is_dynamo_compiling() and not records(tensors) and not _is_watched() and _are_plain(tensors):
+    if not is_dynamo_compiling() and not records(tensors) and not _is_watched_or_forward() and _are_plain(tensors):
         version = _recent.version
         run = calls.executor(*(FORWARD, None, *tensors, activation))
         made = run(None, *tensors)
@@ -105,7 +110,7 @@ def update(
     compiling = is_dynamo_compiling()
     tensors = (x, conv_state, weight, bias, cache_seqlens, conv_state_indices)
     key: Any = None
-    if not compiling and not _is_watched():
+    if not compiling and not _is_watched_or_forward():
         absent = cache_seqlens is None, conv_state_indices is None
         key = ("update", activation, id(conv_state), id(weight), id(bias), absent)
         run = _recent.executor(key, tensors)

@@ -61,7 +61,7 @@ class WeightGradient(GroupedLayer):
     @property
     def gradient_shape(self) -> tuple[int, ...]:
         """The shape of the result's gradient, in the order of the layout."""
-        return in_layout(self.layout, (self.shape[0], self.filters, *self.places))
+        return super().out_shape
 
     @property
     def weights_shape(self) -> tuple[int, ...]:

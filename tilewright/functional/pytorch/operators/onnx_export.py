@@ -12,6 +12,7 @@ from ...arguments.problem import TRANSPOSED
 from .. import native
 from ..state import modes, tracing
 from .expressions import activation_of
+from .layouts import channels_behind, channels_first
 from .options import ConvolutionOptions
 
 
@@ -36,18 +37,3 @@ def convolve(x: Any, weight: Any, bias: Any, residual: Any, *given: Any) -> Any:
     made = made if residual is None else made + residual
     made = activation_of(options.activation)(made) if options.activation else made
     return channels_behind(made, rank) if last else made
-
-
-# The exporter of TorchScript writes wrong permutations for `movedim` with negative numbers.
-
-
-def channels_first(a: Any, rank: int) -> Any:
-    """Return a view with the channels before the spatial dimensions."""
-    dims = range(a.dim())
-    return a.permute([*dims[: -rank - 1], dims[-1], *dims[-rank - 1 : -1]])
-
-
-def channels_behind(a: Any, rank: int) -> Any:
-    """Return a view with the channels after the spatial dimensions."""
-    dims = range(a.dim())
-    return a.permute([*dims[: -rank - 1], *dims[-rank:], dims[-rank - 1]])
