@@ -47,8 +47,7 @@ class CallOptions(NamedTuple):
     padding: Any = 0
     dilation: Any = 1
     groups: Any = 1
-    """The number of groups. The number of groups. None, the default of a depthwise convolution, means one group per
-    channel."""
+    """The number of groups. None, the default of a depthwise convolution, means one group per channel."""
     activation: Any = None
     layout: Any = None
     output_padding: Any = 0
