@@ -16,6 +16,7 @@ from ..runtime.device import Device
 from ..runtime.driver import DeviceError
 from ..runtime.module import Module
 from . import reference_file
+from .exclusive import turn
 from .guarded_array import GuardedArray
 from .outcome import BuildFailed, Measured, Outcome, ReferenceLost, RunFailed, WrongAnswer, shorten
 from .output_comparison import Wanted, same_bytes
@@ -25,6 +26,8 @@ _IDLE_SECONDS = 0.3
 """A GPU that was idle for at least this time is assumed to have lowered its clock."""
 _WARM_SECONDS = 0.05
 """Such a GPU first runs a kernel for this time, unmeasured, so that its clock rises again."""
+_PATIENCE = 0.25
+"""The part of a candidate's time limit that each wait for another search may take."""
 
 
 class _WrongError(Exception):
@@ -97,14 +100,14 @@ class DeviceRunner:
         arrays = self._prepare(request, entry)
         args = [a.array for a in arrays]
         self._passed("prepare")
-        module(*args)
-        self.on.sync()
+        patience = request.options.timeout * _PATIENCE
+        with turn(self.on, patience):
+            module(*args)
+            self.on.sync()
         ran()
         self._passed("first run")
         first = self._check(request, arrays)
         self._passed("check")
-        self._warm(module, entry.name, args)
-        self._passed("warm")
         options = request.options
         flush = 2 * self.on.attributes.l2_cache_bytes if options.enable_cpu_cache_flush else 0
         timed = module.time_evaluator(
@@ -115,7 +118,10 @@ class DeviceRunner:
             min_repeat_ms=options.min_repeat_ms,
             cache_flush_bytes=flush,
         )
-        costs = timed(*args).results
+        with turn(self.on, patience):
+            self._warm(module, entry.name, args)
+            self._passed("warm")
+            costs = timed(*args).results
         self.busy_until = time.monotonic()
         self._passed("time")
         self._check(request, arrays, first)
