@@ -1,13 +1,13 @@
 """Training steps of whole models on a GPU, with PyTorch's convolutions and with ours.
 
-    python -m benchmarks.training_models [--only TEXT] [--compile | --graph] [--steps N] [--out FILE]
+    python -m benchmarks.training_models [--only TEXT] [--compile | --graph] [--accelerate] [--steps N] [--out FILE]
 
 A step is forward, loss, backward and optimizer, under autocast to bfloat16. Ours has `tilewright.nn` in place of
-depthwise and grouped convolutions, with the same parameters. Both sides take turns, a few steps each; medians count.
-With `--compile`, both go through `torch.compile`. With `--graph`, whole steps are recorded in CUDA graphs: eager steps
-of these models wait for the host, and its times vary. Losses after the first steps are compared. While steps are timed,
-all threads run on one core, and the collector of cycles is off. `--out` appends a line of JSON for each model, which
-`benchmarks.results --take` stores.
+depthwise and grouped convolutions, with the same parameters. With `--accelerate`, `tw.accelerate(training=True)`
+chooses the layers to replace. Both sides take turns, a few steps each; medians count. With `--compile`, both go through
+`torch.compile`. With `--graph`, whole steps are recorded in CUDA graphs: eager steps of these models wait for the host,
+and its times vary. Losses after the first steps are compared. While steps are timed, all threads run on one core, and
+the collector of cycles is off. `--out` appends a line of JSON for each model, which `benchmarks.results --take` stores.
 """
 
 from __future__ import annotations
@@ -108,6 +108,15 @@ def replaced(model: nn.Module) -> nn.Module:
     return made
 
 
+def accelerated(model: nn.Module, x: Any, graph: bool) -> nn.Module:
+    """Return a copy that `accelerate` has changed for training steps, and print the end of its report."""
+    made = copy.deepcopy(model).train()
+    with torch.autocast("cuda", torch.bfloat16):
+        report = tw.accelerate(made, x, training=True, cuda_graph=graph)
+    print(*str(report).splitlines()[-2:], sep="\n", flush=True)
+    return made
+
+
 def stepping(model: nn.Module, x: Any, compiled: bool, capturable: bool = False) -> Callable[[], Any]:
     """Return one training step, which returns the loss; `capturable` ones may be recorded in a CUDA graph."""
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True, capturable=capturable)
@@ -157,11 +166,12 @@ def undisturbed() -> Iterator[None]:
         gc.enable()
 
 
-def measure(name: str, mode: str, steps: int) -> dict[str, Any]:
+def measure(name: str, mode: str, steps: int, by_accelerate: bool = False) -> dict[str, Any]:
     """Time both sides in turns; milliseconds of a step, and the most GiB of new memory."""
     torch.manual_seed(0)
     model, x = MODELS[name]()
-    models, given = (model.train(), replaced(model).train()), (mode == "compiled", mode == "graph")
+    ours = accelerated(model, x, mode == "graph") if by_accelerate else replaced(model)
+    models, given = (model.train(), ours.train()), (mode == "compiled", mode == "graph")
     sides = [stepping(each, x, *given) for each in models]
     losses = [[float(step()) for _ in range(WARM)] for step in sides]
     peaks = [_peak(step) for step in sides]
@@ -183,7 +193,8 @@ def measure(name: str, mode: str, steps: int) -> dict[str, Any]:
     found |= {"pytorch_best_ms": min(times[0]), "best_ms": min(times[1]), "pytorch_gib": peaks[0], "gib": peaks[1]}
     found["spread"] = max((max(each) - min(each)) / statistics.median(each) for each in times)
     run = run_of("python -m benchmarks.training_models", torch.cuda.get_device_name())
-    return {"training_model": name, "mode": MODES.get(mode, mode), **found, "losses_differ": apart, "run": run}
+    mode = MODES.get(mode, mode) + ", accelerate" * by_accelerate
+    return {"training_model": name, "mode": mode, **found, "losses_differ": apart, "run": run}
 
 
 def _peak(step: Callable[[], Any]) -> float:
@@ -210,6 +221,7 @@ def main() -> None:
     modes = parser.add_mutually_exclusive_group()
     modes.add_argument("--compile", action="store_true", help="both sides through torch.compile")
     modes.add_argument("--graph", action="store_true", help="whole steps of both sides as CUDA graphs")
+    parser.add_argument("--accelerate", action="store_true", help="ours is the model after accelerate(training=True)")
     parser.add_argument("--steps", type=int, default=3, help="steps of a turn")
     parser.add_argument("--out", type=Path, help="append a line of JSON for each model")
     given = parser.parse_args()
@@ -219,7 +231,7 @@ def main() -> None:
     rows, mode = [], "compiled" if given.compile else "graph" if given.graph else "eager"
     for name in MODELS:
         if given.only in name:
-            line = measure(name, mode, given.steps)
+            line = measure(name, mode, given.steps, given.accelerate)
             rows.append(row_of(line))
             print(*rows[-1], sep="  ", flush=True)
             if given.out:
