@@ -55,6 +55,25 @@ def test_special_values(name: str, dtype: Any) -> None:
     )
 
 
+@pytest.mark.parametrize("name", ACTIVATIONS)
+def test_gradients_of_activations_are_differentiable(name: str) -> None:
+    """PyTorch's operators of some gradients have no derivative."""
+    v, along = torch.linspace(-7.1, 7.3, 40, dtype=torch.float64), torch.linspace(-1, 1, 40, dtype=torch.float64)
+
+    def theirs(v: Any) -> Any:
+        return torch.func.vjp(ACTIVATIONS[name], v)[1](along)[0]
+
+    def ours(v: Any) -> Any:
+        return torch_native.ACTIVATION_GRADIENTS[name](along, v)
+
+    for transform in (
+        lambda f: torch.func.grad(lambda v: f(v).pow(2).sum())(v),
+        lambda f: torch.func.jvp(f, (v,), (along,))[1],
+        lambda f: torch.autograd.functional.vjp(f, v, along)[1],
+    ):
+        torch.testing.assert_close(transform(ours), transform(theirs))
+
+
 @pytest.mark.parametrize(("name", "layout"), [*((name, "NCW") for name in ACTIVATIONS), ("silu", "NWC")])
 def test_gradients_through_fused_activations(name: str, layout: str) -> None:
     """Against PyTorch in float64: the sums before the activation are computed again, with their bias and residual."""

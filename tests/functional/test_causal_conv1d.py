@@ -179,6 +179,34 @@ def test_transforms() -> None:
     torch.testing.assert_close(each[1], tw.causal_conv1d_fn(2 * X, W))
 
 
+def test_autocast_has_no_effect() -> None:
+    for states in (None, X[..., :3]):
+        for x in (X, X.clone().requires_grad_()):
+            with torch.autocast("cpu", dtype=torch.bfloat16):
+                made = tw.causal_conv1d_fn(x, W, B, None, states)
+            torch.testing.assert_close(made, tw.causal_conv1d_fn(x, W, B, None, states))
+
+
+@pytest.mark.parametrize("name", ["x", "weight", "initial_states", "conv_state"])
+def test_known_calls_check_each_tensor(name: str) -> None:
+    """PyTorch's check of tensors ends the process if one is nested, and raises if one is no tensor."""
+    update = name == "conv_state"
+    call = tw.causal_conv1d_update if update else tw.causal_conv1d_fn
+    state = {"conv_state": torch.zeros(2, 6, 3)} if update else {"initial_states": torch.zeros(2, 6, 3)}
+    given = {"x": X[..., :1], "weight": W, **state}
+    call(**given)
+    call(**given)
+    a = given[name]
+    bad = [torch.nested.nested_tensor([*a], layout=torch.jagged), a.to_sparse(), a.numpy(), a.to("meta")]
+    bad += [torch.nested.nested_tensor([*a])]
+    for other in bad:
+        with pytest.raises(UserError, match=f"{name} is |and x is on meta"):
+            call(**{**given, name: other})
+    if not update:  # zeros without memory
+        zeros, none = {**given, name: torch.zeros_like(a)}, {**given, name: torch._efficientzerotensor(a.shape)}
+        torch.testing.assert_close(call(**none), call(**zeros))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("dynamic", [False, True])
 def test_compiled(dynamic: bool) -> None:
@@ -225,6 +253,9 @@ ERRORS = {
     "return_final_states is False": lambda: tw.causal_conv1d_fn(X, W, final_states_out=X[..., :3]),
     "conv_state has the shape (2, 6, 2)": lambda: tw.causal_conv1d_update(X[..., 0], X[..., :2].clone(), W),
     "conv_state has the shape (3, 6, 3)": lambda: tw.causal_conv1d_update(X[..., 0], torch.zeros(3, 6, 3), W),
+    "several elements of conv_state are one place in memory": lambda: tw.causal_conv1d_update(
+        X[..., 0], torch.zeros(1, 6, 3).expand(2, 6, 3), W
+    ),
     "cache_seqlens has the shape (3,)": lambda: tw.causal_conv1d_update(
         X[..., 0], torch.zeros(2, 6, 3), W, cache_seqlens=torch.zeros(3).int()
     ),

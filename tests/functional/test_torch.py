@@ -251,6 +251,29 @@ def test_gradients_of_gradients(activation: str) -> None:
     close(*found, 1e-10)
 
 
+def test_forward_gradients_of_forward_gradients() -> None:
+    """PyTorch omits a part of them, without an error, for any `autograd.Function`."""
+    x, w = X[:1, :2, :5, :5].double(), W[:2].double()
+
+    def second(f: Any) -> Any:
+        return torch.func.jacfwd(lambda x: torch.func.jvp(lambda w: f(x * w.mean(), w), (w,), (w + 1,))[1])(x)
+
+    def third(f: Any) -> Any:
+        _, back = torch.func.vjp(lambda x, w: f(x, w), x, w)
+        dy = f(x, w)
+        return torch.func.jvp(lambda dy: torch.func.jvp(lambda dy: back(dy * dy), (dy,), (dy,))[1], (dy,), (dy,))[1]
+
+    for call, theirs in (
+        (lambda x, w: tw.conv2d(x, w, padding=((1, 0), (0, 2)), groups=2, activation="gelu"),
+         lambda x, w: F.gelu(F.conv2d(F.pad(x, (0, 2, 1, 0)), w, groups=2))),
+        (lambda x, w: tw.conv_transpose2d(x, w, stride=2, padding=1, groups=2, activation="silu"),
+         lambda x, w: F.silu(F.conv_transpose2d(x, w, stride=2, padding=1, groups=2))),
+    ):  # fmt: skip
+        close(second(call), second(theirs), 1e-10)
+        for found, wanted in zip(third(call), third(theirs), strict=True):
+            close(found, wanted, 1e-10)
+
+
 def test_a_gradient_notices_that_out_was_overwritten() -> None:
     out, factor = torch.ones(2, 12, 7, 8), torch.ones(2, 12, 7, 8, requires_grad=True)
     product = (out * factor).sum()

@@ -138,6 +138,10 @@ def check_update(x: Any, conv_state: Any, weight: Any, bias: Any, cache_seqlens:
         )
     rows = conv_state.shape[0] if conv_state_indices is not None else batch
     checks.like(x, "conv_state", conv_state, (rows, channels, conv_state.shape[2]))
+    if any(step == 0 and size > 1 for size, step in zip(conv_state.shape, conv_state.stride(), strict=True)):
+        raise checks.wrong(
+            "several elements of conv_state are one place in memory", "give it memory of its own: conv_state.clone()"
+        )
     checks.integers(x, "cache_seqlens", cache_seqlens, (batch,))
     checks.integers(x, "conv_state_indices", conv_state_indices, (batch,))
     if cache_seqlens is not None and conv_state.shape[2] == 0:

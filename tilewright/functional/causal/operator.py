@@ -14,7 +14,7 @@ from ...core.causal import DATA_GRADIENT, FORWARD, WEIGHT_GRADIENT
 from ..operators import conv1d
 from ..pytorch.eager import records
 from ..pytorch.operators.inductor import call_directly, lower
-from ..pytorch.state import differentiates, is_watched
+from ..pytorch.state import differentiates, is_watched, type_in_autocast
 from ..pytorch.tensors import TENSORS, RecentCalls
 from . import calls, native, updates
 from .checks import CausalChecks, check_convolution, check_update
@@ -39,7 +39,7 @@ def _is_watched_or_forward() -> bool:
 
 
 def _are_plain(tensors: tuple[Any, ...]) -> bool:
-    return all([a is None or (type(a) in TENSORS and not a.is_meta) for a in tensors])
+    return all([a is None or (type(a) in TENSORS and not a.is_meta and not a._is_zerotensor()) for a in tensors])
 
 
 def convolve(
@@ -77,12 +77,15 @@ def convolve(
 
 
 def _is_layer(x: Any, weight: Any, bias: Any, seq_idx: Any, initial_states: Any) -> bool:
-    """Return whether a call is an ordinary depthwise convolution: one type, no gaps, and at least one result."""
+    """Return whether a call is an ordinary depthwise convolution: one type, no gaps, and at least one result.
+
+    The type must not change under autocast, which has no effect on calls of the package.
+    """
     if seq_idx is not None or initial_states is not None or type(x) not in TENSORS or not all(x.shape):
         return False
     if not (x.is_contiguous() or x.transpose(1, 2).is_contiguous()):  # a layer would copy other orders
         return False
-    return bool(weight.dtype == x.dtype and (bias is None or bias.dtype == x.dtype))
+    return all([a is None or a.dtype == x.dtype for a in (weight, bias)]) and type_in_autocast(x) == x.dtype
 
 
 def _convolved(tensors: tuple[Any, ...], activation: str, key: Any) -> Any:

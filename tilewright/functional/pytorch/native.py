@@ -45,12 +45,26 @@ ACTIVATIONS: dict[str, Callable[[Any], Any]] = {
 _aten = torch.ops.aten
 
 
+def _is_final() -> bool:
+    """Return whether no gradient of a gradient is needed. PyTorch cannot differentiate the operators of some
+    gradients."""
+    return not torch.is_grad_enabled() and forward_ad._current_level < 0
+
+
 def _silu_gradient(grad: Any, v: Any) -> Any:
     """The gradient of SiLU by PyTorch's operator, or by a formula if a second derivative is needed."""
-    if not torch.is_grad_enabled() and forward_ad._current_level < 0:
+    if _is_final():
         return _aten.silu_backward(grad, v)
     part = torch.sigmoid(v)
     return grad * part * (1 + v * (1 - part))
+
+
+def _mish_gradient(grad: Any, v: Any) -> Any:
+    """The gradient of Mish by PyTorch's operator, or by a formula if a second derivative is needed."""
+    if _is_final():
+        return _aten.mish_backward(grad, v)
+    part = torch.tanh(functional.softplus(v))
+    return grad * (part + v * torch.sigmoid(v) * (1 - part * part))
 
 
 ACTIVATION_GRADIENTS: dict[str, Callable[[Any, Any], Any]] = {
@@ -64,7 +78,7 @@ ACTIVATION_GRADIENTS: dict[str, Callable[[Any, Any], Any]] = {
     "tanh": lambda grad, v: _aten.tanh_backward(grad, torch.tanh(v)),
     "leaky_relu": lambda grad, v: _aten.leaky_relu_backward(grad, v, 0.01, False),
     "elu": lambda grad, v: _aten.elu_backward(grad, 1.0, 1.0, 1.0, False, v),
-    "mish": lambda grad, v: _aten.mish_backward(grad, v),
+    "mish": _mish_gradient,
     "hardtanh": lambda grad, v: _aten.hardtanh_backward(grad, v, -1.0, 1.0),
     "softplus": lambda grad, v: _aten.softplus_backward(grad, v, 1.0, 20.0),
 }
@@ -339,7 +353,7 @@ def without_unreached(made: Any, x: Any, grad: Any, stride: Any, padding: Any, d
     for axis, (size, place, count, step, before, apart) in enumerate(each, 2):
         unreached = [tap for tap in range(count) if not _is_reached(tap * apart - before, size, place, step)]
         if unreached:
-            made = made.index_fill(axis, torch.tensor(unreached), 0)
+            made = made.index_fill(axis, torch.tensor(unreached, device=made.device), 0)
     return made
 
 

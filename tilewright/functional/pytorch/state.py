@@ -58,6 +58,17 @@ def differentiates() -> bool:
     return forward_ad._current_level >= 0 or bool(transforms() and not functionalizes())
 
 
+def nests_forward_gradients() -> bool:
+    """Return whether `torch.func.jvp` is active inside of itself.
+
+    PyTorch turns forward gradients off while it runs the `jvp` of an `autograd.Function`. So the outer gradient of
+    such a function lacks a part, without an error.
+    """
+    functorch = torch._C._functorch
+    active = functorch.get_interpreter_stack() or ()
+    return bool(sum(each.key() == functorch.TransformType.Jvp for each in active) > 1)
+
+
 def as_autocast(tensors: tuple[Any, ...]) -> tuple[Any, ...]:
     """Return the tensors in the types that `torch.autocast` has for PyTorch's convolutions; float64 is unchanged."""
     kind = tensors[0].device.type

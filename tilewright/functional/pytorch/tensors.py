@@ -69,7 +69,11 @@ class RecentCalls(PreparedCalls):
     def executor(self, key: Any, tensors: tuple[Any, ...]) -> Callable[..., Any] | None:
         """Return the executor of the last call with a key if its tensors resemble these."""
         known: KnownCall | None = self.get(key)
-        return known.run if known and known.suits(*tensors) else None
+        try:  # the check ends the process if a tensor is nested
+            suits = known is not None and not any([a is not None and a.is_nested for a in tensors])
+            return known.run if suits and known.suits(*tensors) else None  # type: ignore[union-attr]
+        except (AttributeError, TypeError, RuntimeError):  # an argument is not a tensor, or has no strides
+            return None
 
 
 def facts(a: Any) -> tuple[Any, ...]:

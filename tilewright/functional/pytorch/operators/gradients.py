@@ -15,9 +15,9 @@ from torch.library import Library, register_autograd, register_vmap
 from ...arguments.call import OPERATORS
 from ...arguments.signature import GRADIENT
 from ..eager import Operator, autograd_function, is_plain, records
-from ..state import differentiates
+from ..state import differentiates, nests_forward_gradients
 from ..threads import by_pytorch
-from . import joint_gradients, vmap
+from . import composed, joint_gradients, vmap
 from .expressions import activation_gradient, reads_sums
 from .layer import CalledLayer, Kernels, Run
 from .options import ConvolutionOptions, WeightGradientOptions
@@ -173,7 +173,7 @@ def _save_weight_gradient(ctx: Any, inputs: tuple[Any, ...], output: Any) -> Non
 def _gradient_of_weight_gradient(ctx: Any, along: Any) -> tuple[Any, ...]:
     """Differentiate a weight gradient, which is linear in both tensors."""
     x, grad = ctx.saved_tensors
-    options = _convolution_of(ctx.options)
+    options = ctx.options.of_layer()
     layer, of_x, of_grad = CalledLayer.of(options, x, along), None, None
     if ctx.needs_input_grad[0]:
         arranged = layer.arranged(grad)
@@ -181,15 +181,6 @@ def _gradient_of_weight_gradient(ctx: Any, along: Any) -> tuple[Any, ...]:
     if ctx.needs_input_grad[1]:
         of_grad = convolve(x, along, None, None, *options)
     return of_x, of_grad, *[None] * len(ctx.options)
-
-
-def _convolution_of(options: WeightGradientOptions) -> ConvolutionOptions:
-    """Return the options of the layer."""
-    rank = OPERATORS[options.name].rank
-    return ConvolutionOptions(
-        f"conv{rank}d", options.stride, options.padding, options.dilation, options.groups, "", options.layout,
-        [0] * rank, options.precision,
-    )  # fmt: skip
 
 
 def fork_safe(gradient: Callable[..., Any]) -> Callable[..., Any]:
@@ -262,7 +253,8 @@ def _eager_weight_gradient(*arguments: Any) -> Any:
 def convolve(*arguments: Any) -> Any:
     """Call the operator in the form for transforms of `torch.func` and forward gradients."""
     if differentiates():
-        return _transformed["convolution"].apply(*arguments)
+        run = composed.convolve if nests_forward_gradients() else _transformed["convolution"].apply
+        return run(*arguments)
     run = _eager_convolution if is_plain(arguments[:4]) else torch.ops.tilewright.convolution
     return run(*arguments)
 
@@ -270,7 +262,8 @@ def convolve(*arguments: Any) -> Any:
 def weight_gradient(*arguments: Any) -> Any:
     """Call the operator of weight gradients in the form for transforms."""
     if differentiates():
-        return _transformed["weight_gradient"].apply(*arguments)
+        run = composed.weight_gradient if nests_forward_gradients() else _transformed["weight_gradient"].apply
+        return run(*arguments)
     run = _eager_weight_gradient if is_plain(arguments[:2]) else torch.ops.tilewright.weight_gradient
     return run(*arguments)
 

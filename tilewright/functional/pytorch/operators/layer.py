@@ -110,7 +110,7 @@ class CalledLayer:
         Our operator computes the transpose of the layer. The transpose of a transposed layer is a convolution.
         """
         if not self.spreads:
-            return partial(self._by_torch, False)
+            return partial(self.by_torch, False)
         flat = self.flat
         compute = kernels.convolution((grad, flat(weight), None, None), self.inverse(grad.shape))
         if not self.depthwise:
@@ -139,7 +139,7 @@ class CalledLayer:
         gradients.
         """
         if not self.small:
-            return lambda x, grad, weight: (self._by_torch(True, grad, x, weight), None)
+            return lambda x, grad, weight: (self.by_torch(True, grad, x, weight), None)
         images, filters = (x, grad), weight.shape[0] * weight.shape[1] if self.depthwise else weight.shape[0]
         if self.transposed:  # for a transposed layer, input and gradient swap roles
             images = images[::-1]
@@ -168,7 +168,7 @@ class CalledLayer:
         grad = self._first(grad)
         return grad.sum([0, *range(2, grad.dim())])
 
-    def _by_torch(self, of_weight: bool, grad: Any, x: Any, weight: Any) -> Any:
+    def by_torch(self, of_weight: bool, grad: Any, x: Any, weight: Any) -> Any:
         """Compute the gradient of the weight or of the input by PyTorch."""
         flat = self.flat(weight)
         if flat.device.type == "cpu":  # PyTorch 2.13 refuses some memory orders; for others, gradients are wrong

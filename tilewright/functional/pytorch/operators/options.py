@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from ...arguments.call import CallOptions
+from ...arguments.call import OPERATORS, CallOptions
 
 
 class ConvolutionOptions(NamedTuple):
@@ -34,6 +34,14 @@ class WeightGradientOptions(NamedTuple):
     precision: str = "fp32"
     biased: bool = False
     wide: bool = False
+
+    def of_layer(self) -> ConvolutionOptions:
+        """Return the options of the layer."""
+        rank = OPERATORS[self.name].rank
+        return ConvolutionOptions(
+            f"conv{rank}d", self.stride, self.padding, self.dilation, self.groups, "", self.layout, [0] * rank,
+            self.precision,
+        )  # fmt: skip
 
 
 class BackwardOptions(NamedTuple):

@@ -10,8 +10,8 @@ from ....core.errors import UserError
 from ....core.windows import reach_beyond
 from ..state import differentiates
 from .averages import AveragePooling
+from .composed import exports
 from .layouts import channels_behind, channels_first
-from .onnx_export import exports
 from .options import PoolOptions
 
 

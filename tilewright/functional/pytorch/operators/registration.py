@@ -27,7 +27,7 @@ from ...programs import fingerprint
 from ..allocation import empty_in_order
 from ..state import as_autocast, tracing, untraced
 from ..tensors import NAMES, channels_last, facts, in_result_order, prepared, signed
-from . import inductor, onnx_export
+from . import composed, inductor
 from .arguments import (
     activation_text,
     mistake,
@@ -116,7 +116,7 @@ def _dispatched(call: OperatorCall) -> Any:
         made = pooled(x, pool)
     else:
         arrays = as_autocast((x, weight, bias, residual))
-        compute = onnx_export.convolve if onnx_export.exports() else convolve
+        compute = composed.convolve if composed.exports() else convolve
         made = compute(*arrays, *convolution_options(call, arrays))
     return made if out is None else written(name, made, out)
 
