@@ -190,6 +190,23 @@ def test_ctrl_c_keeps_the_best_of_all_strategies(caplog: pytest.LogCaptureFixtur
     assert "Interrupted after 19 trials; the best so far is kept" in caplog.text
 
 
+def test_a_search_that_was_interrupted_before_its_confirmation_confirms_when_it_resumes() -> None:
+    def judge(name: str, index: int) -> float | None:
+        if len(measurer.asked) > 30:  # all trials are done: the best would be confirmed now
+            raise KeyboardInterrupt
+        return MICRO if len(measurer.asked) == 20 else None
+
+    measurer = Layer(judge)
+    layer, heard = search(measurer, 30)
+    assert layer.interrupted
+    assert layer.winner.tally.best.result.costs == (MICRO,), "luck"
+    layer, confirmed = search(Layer(), 30, logged(heard))
+    assert layer.winner.tally.best.result.costs[0] >= LEAST["gemm"] * MICRO
+    done = Layer()
+    search(done, 30, logged([*heard, *confirmed]))
+    assert done.asked == [], "a confirmed log is final"
+
+
 def test_killing_the_search_loses_at_most_a_line(tmp_path: Path) -> None:
     log, rng = tmp_path / "layer.log", random.Random(1)
     for _ in range(5):

@@ -35,10 +35,9 @@ def confirm(runs: Sequence[Run], count: int) -> None:
     """Confirm the best `count` configurations of the runs of rival strategies.
 
     Further contenders are the configuration of calls without measurements, the default configuration of the first run,
-    and the fastest default of all runs. Nothing is measured for a `count` below 2, or if the runs measured nothing
-    themselves.
+    and the fastest default of all runs. Nothing is measured for a `count` below 2, or if the runs are settled.
     """
-    if count < 2 or all(run.tally.done == run.tally.resumed for run in runs):
+    if count < 2 or settled(runs):
         return
     first = _begun_with(runs)
     contenders = _contenders(runs, count, first)
@@ -52,6 +51,15 @@ def confirm(runs: Sequence[Run], count: int) -> None:
         for run in runs:
             run.results.choose_best()
         contenders = _overlooked(runs, confirmed, first)
+
+
+def settled(runs: Sequence[Run]) -> bool:
+    """Whether rival runs measured nothing, and their log has no best record, or a confirmed one.
+
+    The log of a search that was interrupted before its confirmation has an unconfirmed best record, which may be luck.
+    """
+    best = max((run.tally.best for run in runs if run.tally.best is not None), key=lambda one: one.rank, default=None)
+    return all(run.tally.done == run.tally.resumed for run in runs) and (best is None or best.input.notes.confirmed)
 
 
 def _begun_with(runs: Sequence[Run]) -> Contender | None:

@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from ..records.format import Pair, mean_cost
 from .campaign import Campaign, Entrant
+from .confirmation import settled
 from .measurers import Measurer
 from .options import UNLIMITED_TRIALS, SearchOptions
 from .results import Listener
@@ -58,8 +59,9 @@ class LayerSearch:
     def go(self) -> Tally:
         """Search until the trials are used up, no configuration is left, or the user interrupts."""
         began = time.monotonic()
-        if self.tally.resumed < self.options.trials:
-            self._campaign.trials = self.options.trials - self.tally.resumed
+        left = self.options.trials - self.tally.resumed
+        if left > 0 or (self.options.confirm > 1 and not settled(self.runs)):
+            self._campaign.trials = max(0, left)
             self._campaign.display = self._display()
             self._campaign.go()
             self.interrupted = self._campaign.interrupted
