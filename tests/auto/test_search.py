@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from functools import partial
@@ -33,15 +34,22 @@ from tilewright.auto.program import AutomaticProgram, AutomaticTemplate
 from tilewright.cli.log import merge_logs
 from tilewright.core.target import Target
 from tilewright.fleet.option import RPCRunner
+from tilewright.measure import reference
 from tilewright.measure.option import LocalBuilder
 from tilewright.tensor.tensor import PlaceholderOp
 from tilewright.tune.records.log import load_from_file
 from tilewright.tune.search import guided
 
 
-def test_a_search_measures_and_resumes(tmp_path: Path) -> None:
+def test_a_search_measures_and_resumes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The reference is a sample, as of a program whose reference would take minutes."""
+    monkeypatch.setattr(reference, "_MOST_STEPS", 1e5)
     program, log = box_blur(64, 64), tmp_path / "auto.log"
-    first = tw.auto_schedule(program[0], "llvm", trials=2, log=log)
+    with caplog.at_level("INFO", "autotvm"):
+        first = tw.auto_schedule(program[0], "llvm", trials=2, log=log)
+    assert re.search(r"checked by a sample: .* elements of each result were compared", caplog.text)
     lines = log.read_text().splitlines()
     assert len(lines) >= 2
     check(program, first, "llvm")

@@ -18,7 +18,7 @@ from tests.errors.refused import refused
 from tests.measure.programs import SIZE, Candidate, compile_candidate
 from tests.measure.test_session import QUICK
 from tilewright.core.target import Target
-from tilewright.measure import reference_queue
+from tilewright.measure import reference, reference_queue, waits
 from tilewright.measure.option import LocalBuilder, LocalRunner
 from tilewright.measure.outcome import Measured, Outcome, WrongAnswer
 from tilewright.measure.pool import WorkerPool
@@ -182,3 +182,50 @@ def test_files_that_nobody_uses_make_room_where_they_take_more_than_is_left(
     left[0] = 0
     references.keep(paths[1], paths[1])
     assert [bool(references.file(path)) for path in paths] == [True, True, False, True], "others may be on their way"
+
+
+class TestSamples:
+    """A reference that would take too long is a sample of eight elements, and finds wrong candidates all the same."""
+
+    def measured(self, monkeypatch: pytest.MonkeyPatch, *faults: str) -> list[Outcome]:
+        """The outcomes of candidates, one after the other."""
+        monkeypatch.setattr(reference, "_MOST_STEPS", 400)
+        jobs = [[Candidate(fault, n).job("llvm")] for n, fault in enumerate(faults)]
+        with MeasureSession("llvm", LocalBuilder(timeout=600, build_func=compile_candidate), QUICK) as session:
+            return [outcome for _, outcome in session.measure_all(jobs)]
+
+    def test_faults_in_all_elements_in_a_corner_and_in_one_element(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        faults = ("", "wrong", "unwritten", "hole", "gap", "near", "input", "")
+        outcomes = self.measured(monkeypatch, *faults)
+        for fault, outcome in zip(faults, outcomes, strict=True):
+            Candidate(fault).expect(outcome)
+        assert isinstance(outcomes[0], Measured)
+        assert outcomes[0].sampled in range(5, 9)
+
+    def test_the_reference_decides_between_candidates_that_differ_outside_of_the_sample(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        alone, good, again = self.measured(monkeypatch, "gap", "", "gap")
+        assert isinstance(alone, Measured)  # most probably, as its gap is hardly ever in the sample
+        Candidate("").expect(good)
+        Candidate("gap").expect(again)
+
+
+def test_long_waits_are_reported(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    monkeypatch.setattr(waits, "_PATIENCE_SECONDS", 0.05)
+
+    def slow() -> tuple[list[np.ndarray], list[np.ndarray]]:
+        time.sleep(0.3)
+        a = np.ones(SIZE, "float32")
+        return [a], [a * 2.0 + 1.0]
+
+    heard: list[str] = []
+    with (
+        MeasureSession("llvm", LocalBuilder(timeout=600, build_func=compile_candidate), QUICK) as session,
+        caplog.at_level("INFO", "autotvm"),
+    ):
+        session.on_wait = heard.append
+        ((_, outcome),) = session.measure([Job(Candidate("").instantiate, 0, TARGET, slow)])
+    assert isinstance(outcome, Measured)
+    assert heard == ["the expected values, which NumPy computes from the declaration", ""]
+    assert f"waiting for {heard[0]}" in caplog.text

@@ -9,7 +9,7 @@ import pytest
 
 from tilewright import te, tir
 from tilewright.core.errors import UserError
-from tilewright.tensor import reference as module
+from tilewright.tensor import reference_graph as module
 from tilewright.tensor.reference import reference
 
 RNG = np.random.default_rng(7)

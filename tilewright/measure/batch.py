@@ -16,19 +16,19 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from ..core.target import Target
-from . import reference, reference_file
+from . import reference_file
 from .build import build, died_building, preload
 from .channel import wait
 from .client import Client
 from .job import Built, Feed, Job
 from .option import LocalBuilder, LocalRunner
-from .outcome import SWITCHED_OFF, WAITS, Measured, Outcome, ReferenceLost, RunFailed, shorten
+from .outcome import SWITCHED_OFF, WAITS, Measured, Outcome, ReferenceDisputed, ReferenceLost, RunFailed, shorten
 from .pool import Died, WorkerPool
 from .protocol import DropQueued, RunRequest, Submit
+from .reference import expected_of
 from .reference_queue import ReferenceQueue, References
+from .waits import Waits
 
 _tokens = itertools.count()
 _ATTEMPTS = 3
@@ -39,6 +39,7 @@ _UNFINISHED_DIVISOR = 8
 """The next batch is requested when at most 1 / `_UNFINISHED_DIVISOR` of a batch is unfinished."""
 _NICE_INCREMENT = 5
 """The increment of the nice value of a worker's builders, so that its device does not wait for them."""
+_COMPUTING = "the expected values, which NumPy computes from the declaration"
 _CANDIDATES_PER_CORE = 8
 """Candidates built per core before they are run, if the same cores do both."""
 
@@ -58,8 +59,10 @@ class Batch:
         builder: LocalBuilder,
         runner: LocalRunner,
         feed: Feed | None = None,
+        on_wait: Callable[[str], None] | None = None,
     ) -> None:
-        """`references` holds the known references and is extended. `feed` supplies the batches, if given."""
+        """`references` holds the known references and is extended. `feed` supplies the batches, if given. `on_wait` is
+        called with the object of each long wait, and with "" at its end."""
         self.connect = connect
         self.folder = folder
         self.references = references
@@ -82,8 +85,11 @@ class Batch:
         self.builders = WorkerPool(
             self._build, builder.processes, builder.timeout, given, nice=0 if feed is None else _NICE_INCREMENT
         )
-        self.reference_queue = ReferenceQueue(references, self._refer, given)
+        self.reference_queue = ReferenceQueue(references, self._refer, self._asked)
+        self.disputes: dict[Any, ReferenceDisputed] = {}
+        """The latest dispute of each workload with a sampled reference."""
         self.client: Client | None = None
+        self.waits = Waits(on_wait)
         self.since: dict[int, float] = {}
         """When each job was taken, or built."""
         self.stages: dict[int, dict[str, float]] = {}
@@ -166,8 +172,9 @@ class Batch:
         pools = (self.builders, self.reference_queue.pool)
         descriptors = [client.channel.fileno(), *(d for pool in pools for d in pool.descriptors())]
         descriptors += [self.feed.fileno()] if self.feed is not None else []
-        deadlines = [pool.deadline for pool in pools if pool.deadline is not None]
-        wait(descriptors, min(deadlines, default=None))
+        computing = self.reference_queue.pool.active and not (self.builders.active or self.running)
+        deadlines = [self.waits.note(_COMPUTING if computing else ""), *(pool.deadline for pool in pools)]
+        wait(descriptors, min((each for each in deadlines if each is not None), default=None))
 
     def _advance(self, client: Client) -> None:
         """Handle all results that have arrived, and hand out all work that can be handed out."""
@@ -248,21 +255,22 @@ class Batch:
         if not self.runner.check_correctness or not self.reference_queue.hold(self._workload(index), index):
             self.runnable.append(index)
 
-    def _refer(self, given: int | Job) -> tuple[str, str]:
+    def _asked(self, index: int) -> tuple[int | Job, ReferenceDisputed | None]:
+        """Return the request for a reference, which is sent to a child."""
+        dispute = self.disputes.get(self._workload(index)) if index in self.built else None
+        return index if self.feed is None else self.jobs[index], dispute
+
+    def _refer(self, asked: tuple[int | Job, ReferenceDisputed | None]) -> tuple[str, str]:
         """In a child: compute the reference of a job; returns its file, or the reason for the failure."""
-        job = self._job(given)
+        job, dispute = self._job(asked[0]), asked[1]
         path = ""
         try:
-            with job.target:
-                chosen = self.runner.ref_input
-                if chosen is None and job.reference is not None:
-                    inputs, expected = job.reference()
-                else:
-                    _, tensors = job.instantiate()
-                    inputs, expected = reference.compute(tensors, np.random.default_rng(), chosen)
+            inputs, expected = expected_of(job, self.runner.ref_input, dispute)
             descriptor, path = tempfile.mkstemp(".npz", dir=self.folder())
             os.close(descriptor)
             reference_file.save(path, inputs, expected)
+            if dispute is not None:
+                Path(dispute.path).unlink(missing_ok=True)
         except (Exception, SystemExit) as error:
             with suppress(OSError):  # half a file would fill a full disk for good
                 Path(path).unlink()
@@ -272,7 +280,9 @@ class Batch:
     # Running.
 
     def _on_ran(self, index: int, outcome: Outcome) -> None:
-        if isinstance(outcome, ReferenceLost):
+        if isinstance(outcome, (ReferenceLost, ReferenceDisputed)):
+            if isinstance(outcome, ReferenceDisputed):
+                self.disputes[self._workload(index)] = outcome
             self.references.drop(self._workload(index), outcome.path)
             self.restarts[index] = self.restarts.get(index, 0) + 1
             if self.restarts[index] < _ATTEMPTS:

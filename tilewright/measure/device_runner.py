@@ -18,8 +18,17 @@ from ..runtime.module import Module
 from . import reference_file
 from .exclusive import turn
 from .guarded_array import GuardedArray
-from .outcome import BuildFailed, Measured, Outcome, ReferenceLost, RunFailed, WrongAnswer, shorten
-from .output_comparison import Wanted, same_bytes
+from .outcome import (
+    BuildFailed,
+    Measured,
+    Outcome,
+    ReferenceDisputed,
+    ReferenceLost,
+    RunFailed,
+    WrongAnswer,
+    shorten,
+)
+from .output_comparison import SECOND_POISON, Wanted, WantedSample, changed, same_bytes
 from .protocol import RunRequest
 
 _IDLE_SECONDS = 0.3
@@ -40,6 +49,14 @@ class _OutsideError(Exception):
 
 class _LostError(Exception):
     """The reference cannot be read."""
+
+
+class _DisputedError(Exception):
+    """The kernel computed something else than an earlier one, at elements outside the sample of the reference."""
+
+    def __init__(self, points: tuple[np.ndarray, ...]) -> None:
+        super().__init__("its outputs differ from another candidate's")
+        self.points = points
 
 
 class DeviceRunner:
@@ -65,6 +82,8 @@ class DeviceRunner:
         except _WrongError as error:
             self._arrays = (None, [])
             return WrongAnswer(reason=str(error))
+        except _DisputedError as error:
+            return ReferenceDisputed(reason=str(error), path=request.reference, points=error.points)
         except _LostError as error:
             return ReferenceLost(reason=shorten(f"its reference cannot be read: {error}"), path=request.reference)
         except _OutsideError as error:
@@ -78,7 +97,8 @@ class DeviceRunner:
         except Exception as error:
             self._examine()
             return RunFailed(reason=shorten(f"{type(error).__name__}: {error}"))
-        return Measured(costs=costs, checked=bool(request.reference), resources=self.resources)
+        sampled = sum(each.sample.points.size for each in self._samples(request).values())
+        return Measured(costs=costs, checked=bool(request.reference), sampled=sampled, resources=self.resources)
 
     def _examine(self) -> None:
         """Whether the device still works: an error of a kernel can leave the whole context unusable."""
@@ -107,6 +127,10 @@ class DeviceRunner:
         ran()
         self._passed("first run")
         first = self._check(request, arrays)
+        samples = self._samples(request)
+        self._dispute(request, samples, first)
+        for rank in samples:
+            arrays[request.spec.outputs[rank]].fill(None, SECOND_POISON)
         self._passed("check")
         options = request.options
         flush = 2 * self.on.attributes.l2_cache_bytes if options.enable_cpu_cache_flush else 0
@@ -125,8 +149,25 @@ class DeviceRunner:
         self.busy_until = time.monotonic()
         self._passed("time")
         self._check(request, arrays, first)
+        for rank, sample in samples.items():
+            sample.agreed(first[rank])
         self._passed("check again")
         return costs
+
+    def _samples(self, request: RunRequest) -> dict[int, WantedSample]:
+        """The samples of the reference, by the ranks of their outputs."""
+        expected = self._load(request.reference)[1] if request.reference else []
+        return {rank: each for rank, each in enumerate(expected) if isinstance(each, WantedSample)}
+
+    def _dispute(self, request: RunRequest, samples: dict[int, WantedSample], found: list[np.ndarray]) -> None:
+        """Raise _DisputedError if outputs differ from an earlier candidate's."""
+        none = np.empty(0, np.int64)
+        points = tuple(
+            samples[rank].disputed(each, request.spec.tolerance) if rank in samples else none
+            for rank, each in enumerate(found)
+        )
+        if any(each.size for each in points):
+            raise _DisputedError(points)
 
     def _passed(self, stage: str) -> None:
         """Note how long a part of the turn took, which ends now."""
@@ -174,7 +215,8 @@ class DeviceRunner:
             self._file = ("", None)
             try:
                 inputs, expected = reference_file.load(path)
-                self._file = (path, (inputs, [Wanted(values) for values in expected]))
+                made = [WantedSample(e) if isinstance(e, reference_file.Sample) else Wanted(e) for e in expected]
+                self._file = (path, (inputs, made))
             except Exception as error:  # deleted, cut off, or too large for the memory that is left
                 raise _LostError(f"{type(error).__name__}: {error}") from error
         return self._file[1]
@@ -199,7 +241,10 @@ class DeviceRunner:
             found.append(values)
             damage.append(outside)
             if request.reference and (first is None or not same_bytes(values, first[rank])):
-                wrong.append(expected[rank].compare(arrays[position].name, values, request.spec.tolerance))
+                name, allowed = arrays[position].name, request.spec.tolerance
+                wrong.append(expected[rank].compare(name, values, allowed))
+                if first is not None and isinstance(expected[rank], WantedSample):
+                    wrong.append(changed(name, first[rank], values, allowed))
         if first is not None or any(wrong):
             damage += [array.changed() for i, array in enumerate(arrays) if i not in outputs]
             damage += [array.stray() for array in arrays]

@@ -93,10 +93,10 @@ class GuardedArray:
         for zone in self._zones.values():
             zone.copyfrom(self._seen)
 
-    def fill(self, values: np.ndarray | None) -> None:
-        """Put in values (None: poison), and mend the guards."""
+    def fill(self, values: np.ndarray | None, poison: int = POISON) -> None:
+        """Put in values (None: poison in every byte), and mend the guards."""
         part = self._content[GUARD : GUARD + self.size]
-        part[:] = POISON if values is None else np.ascontiguousarray(values).reshape(-1).view(np.uint8)
+        part[:] = poison if values is None else np.ascontiguousarray(values).reshape(-1).view(np.uint8)
         self._whole.copyfrom(self._content)
 
     def read(self) -> tuple[np.ndarray, str]:

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from ..codegen.abi import Resources
 from ..core.errors import UserError
 
@@ -81,6 +83,8 @@ class Measured(Outcome):
     costs: tuple[float, ...]
     checked: bool = True
     """Whether its output was compared with the reference (and agreed)."""
+    sampled: int = 0
+    """The elements of its output that were compared, if the reference is a sample."""
     unchecked: str = ""
     """The reason why the output was not compared."""
     resources: Mapping[str, Resources] = field(default_factory=dict)
@@ -156,6 +160,18 @@ class ReferenceLost(Failure):
     """
 
     path: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReferenceDisputed(Failure):
+    """The candidate agrees with the sample in the file `path`, but not with an earlier candidate at `points`.
+
+    These are positions in each output. `Batch` adds their expected values to the sample, and runs the candidate again:
+    no caller of `measure` gets this outcome.
+    """
+
+    path: str
+    points: tuple[np.ndarray, ...] = field(compare=False)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,11 +17,18 @@ import ml_dtypes
 import numpy as np
 
 from ..core.system import process_library
+from .reference_file import Sample
 
 POISON = 0xFF
 """In every byte of outputs before they are written: NaN for floats, -1 or the largest value for integers."""
+SECOND_POISON = 0x5A
+"""The same before the timed runs, if only a sample of an output is compared with expected values."""
 _RARE = 1000
 _STRETCH = 1 << 16
+_EXAMPLES = 4
+"""The wrong elements of a stretch that are noted."""
+_DISPUTED = 64
+"""The most elements that are added to a sample at a time."""
 _memcmp = process_library().memcmp
 _memcmp.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
 
@@ -53,25 +60,28 @@ class Wanted:
         want = self.values
         if got.shape != want.shape:
             return f"{name} has shape {got.shape}, but the reference has {want.shape}"
+        count, places = self.wrong(got, relative)
+        return _described(name, got, count, places[0], want.flat[places[0]], self.room(got, relative)) if count else ""
+
+    def wrong(self, got: np.ndarray, relative: float) -> tuple[int, list[int]]:
+        """The number of elements beyond the tolerance, and the positions of some of them, beginning with the first."""
         exact = got.dtype.kind in "iub"
-        allowed = 0.0 if exact else relative * self._magnitude
-        count, first = 0, 0
-        for begin, here, there in _stretches(got, want):
+        allowed = self.room(got, relative)[0]
+        count, places = 0, list[int]()
+        for begin, here, there in _stretches(got, self.values):
             if not exact and self._is_finite and self._is_near(here, there, allowed):
                 continue
             wrong = here != there if exact else _is_off(here, there, allowed, relative)
             bad = int(np.count_nonzero(wrong))
-            if bad and not count:
-                first = begin + int(np.argmax(wrong))
+            if bad:
+                places += (begin + np.flatnonzero(wrong)[:: max(1, bad // _EXAMPLES)]).tolist()
             count += bad
         forgiven = got.size // _RARE if got.dtype.kind in "iu" and relative else 0
-        if count <= forgiven:
-            return ""
-        at = tuple(int(i) for i in np.unravel_index(first, got.shape))
-        found = "was never written" if _is_poison(got[at]) else f"is {got[at]!s}"
-        index = f"[{', '.join(map(str, at))}]" if at else ""
-        room = f" ± {allowed + relative * abs(float(want[at])):.2g}" if allowed else ""
-        return f"{name}{index} {found}, expected {want[at]!s}{room}; {count:,} of {got.size:,} elements are wrong"
+        return (count, places) if count > forgiven else (0, [])
+
+    def room(self, got: np.ndarray, relative: float) -> tuple[float, float]:
+        """The absolute and the relative tolerance."""
+        return (0.0, 0.0) if got.dtype.kind in "iub" else (relative * self._magnitude, relative)
 
     def _is_near(self, got: np.ndarray, want: np.ndarray, allowed: float) -> bool:
         """Whether the error of every element is at most `allowed`: a fast test that most kernels pass."""
@@ -101,6 +111,65 @@ class Wanted:
                 usual = usual / largest
                 norm, count = math.hypot(norm, largest * math.sqrt(np.dot(usual, usual))), count + usual.size
         return norm / math.sqrt(count) if count else 1.0
+
+
+class WantedSample:
+    """The expected values of a sample of an output, and the first output that agreed with them.
+
+    Each later output is compared with this one, too, element by element. If they differ, one of the two is wrong, and
+    the expected values of elements in `disputed` decide.
+    """
+
+    def __init__(self, sample: Sample) -> None:
+        self.sample = sample
+        self._wanted = Wanted(sample.values)
+        self._agreed: Wanted | None = None
+
+    def compare(self, name: str, got: np.ndarray, relative: float) -> str:
+        """The elements of the sample beyond the tolerance, as text (empty: none)."""
+        if got.shape != self.sample.shape:
+            return f"{name} has shape {got.shape}, but the reference has {self.sample.shape}"
+        taken = got.reshape(-1)[self.sample.points]
+        count, places = self._wanted.wrong(taken, relative)
+        if not count:
+            return ""
+        at, value = int(self.sample.points[places[0]]), self.sample.values[places[0]]
+        return _described(name, got, count, at, value, self._wanted.room(got, relative), taken.size)
+
+    def disputed(self, got: np.ndarray, relative: float) -> np.ndarray:
+        """The positions of some elements that differ from the output that agreed; empty if there is none."""
+        places = self._agreed.wrong(got, 2 * relative)[1] if self._agreed is not None else []
+        return np.array(places[:: -(-len(places) // _DISPUTED) or 1], np.int64)
+
+    def agreed(self, got: np.ndarray) -> None:
+        """Keep an output that passed all checks, unless there is one."""
+        if self._agreed is None:
+            self._agreed = Wanted(got.astype(np.float32) if got.dtype.kind == "V" else got.copy())
+
+
+def changed(name: str, before: np.ndarray, after: np.ndarray, relative: float) -> str:
+    """Describe elements that differ between two runs, which began with other values in the output (empty: none)."""
+    wanted = Wanted(after.astype(np.float32) if after.dtype.kind == "V" else after)
+    count, places = wanted.wrong(before, 2 * relative)
+    if not count:
+        return ""
+    at = tuple(int(i) for i in np.unravel_index(places[0], before.shape))
+    what = "was never written" if _is_poison(before[at]) else f"is {before[at]!s} in one run, {after[at]!s} in another"
+    return f"{name}{_index(at)} {what}; {count:,} of {before.size:,} elements are wrong"
+
+
+def _described(
+    name: str, got: np.ndarray, count: int, place: int, want: Any, room: tuple[float, float], compared: int = 0
+) -> str:
+    at = tuple(int(i) for i in np.unravel_index(place, got.shape))
+    found = "was never written" if _is_poison(got[at]) else f"is {got[at]!s}"
+    allowed = f" ± {room[0] + room[1] * abs(float(want)):.2g}" if room[0] else ""
+    of = f"{compared:,} compared elements" if compared else f"{got.size:,} elements"
+    return f"{name}{_index(at)} {found}, expected {want!s}{allowed}; {count:,} of {of} are wrong"
+
+
+def _index(at: tuple[int, ...]) -> str:
+    return f"[{', '.join(map(str, at))}]" if at else ""
 
 
 def _stretches(*arrays: np.ndarray) -> Iterator[tuple[Any, ...]]:

@@ -1,7 +1,8 @@
 """References: random inputs, expected outputs, and tolerances.
 
 The expected values come from the declaration of the tensors, evaluated by NumPy in float64: no schedule, no loops and
-no generated code stand between. They are computed once per declaration and kept in a file.
+no generated code stand between. They are computed once per declaration and kept in a file. If all of them would take
+more than some seconds, only a sample of the elements is computed.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import ml_dtypes
@@ -21,11 +23,15 @@ from ..expr.nodes import FloatImm, IntImm, Var
 from ..tensor.axis import IterVar, extent_or
 from ..tensor.reduction import CommReducer, Reduce
 from ..tensor.reference import reference
+from ..tensor.reference_sample import sampled_reference, values_at, work_of
 from ..tensor.tensor import PlaceholderOp, Tensor, topological
-from .job import CheckSpec
-from .reference_file import random
+from .job import CheckSpec, Job
+from .outcome import ReferenceDisputed
+from .reference_file import Expected, Sample, load, random
 
 _LOOSEST_TOLERANCE = 0.1
+_MOST_STEPS = 3.2e8
+"""The most steps of NumPy for a whole reference, and for a sample of one. They take one to five seconds."""
 
 
 def describe(args: Sequence[Any], rounding: float = 0.0) -> CheckSpec:
@@ -129,27 +135,71 @@ def structure_of(args: Sequence[Tensor]) -> str:
     return _Structure().of(args)
 
 
+def expected_of(
+    job: Job, given: Sequence[np.ndarray] | None, dispute: ReferenceDisputed | None = None
+) -> tuple[Sequence[np.ndarray], Sequence[Expected]]:
+    """Return the inputs and the expected outputs of a job, with more elements after a dispute."""
+    with job.target:
+        if given is None and job.reference is not None:
+            return job.reference()
+        _, tensors = job.instantiate()
+        if dispute is not None:
+            with suppress(OSError):  # a file that was removed is replaced
+                inputs, expected = load(dispute.path)
+                return inputs, extended(tensors, inputs, expected, dispute.points)
+        return compute(tensors, np.random.default_rng(), given)
+
+
 def compute(
     args: Sequence[Tensor], rng: np.random.Generator, given: Sequence[np.ndarray] | None = None
-) -> tuple[list[np.ndarray], list[np.ndarray]]:
-    """Random inputs and their expected outputs, in the order of the arguments."""
+) -> tuple[list[np.ndarray], list[Expected]]:
+    """Random inputs and their expected outputs, in the order of the arguments.
+
+    If all outputs would take too many steps, samples of them are returned. If samples would as well, as of a sum over a
+    large result, all outputs are returned after all.
+    """
     inputs = [arg for arg in args if isinstance(arg.op, PlaceholderOp)]
     outputs = [arg for arg in args if not isinstance(arg.op, PlaceholderOp)]
     if given is not None:
         values = _matching(args, inputs, given)
-        return values, reference(outputs, dict(zip(inputs, values, strict=True)))
+        return values, _expected(outputs, dict(zip(inputs, values, strict=True)), rng)
     for careful in (False, True):
         shapes = [tuple(int(extent) for extent in t.shape) for t in inputs]
         values = [random(shape, t.dtype, rng, careful) for shape, t in zip(shapes, inputs, strict=True)]
         try:
-            expected = reference(outputs, dict(zip(inputs, values, strict=True)))
+            expected = _expected(outputs, dict(zip(inputs, values, strict=True)), rng)
         except UserError:  # integers that are indices, and point outside
             if careful:
                 raise
             continue
-        if all(np.isfinite(e).all() for e in expected if e.dtype.kind == "f"):
+        found = [each.values if isinstance(each, Sample) else each for each in expected]
+        if all(np.isfinite(each).all() for each in found if each.dtype.kind == "f"):
             break
     return values, expected
+
+
+def _expected(outputs: Sequence[Tensor], inputs: dict[Any, Any], rng: np.random.Generator) -> list[Expected]:
+    found = sampled_reference(outputs, inputs, rng, _MOST_STEPS) if work_of(outputs) > _MOST_STEPS else None
+    return list(reference(outputs, inputs)) if found is None else _samples(outputs, found)
+
+
+def _samples(outputs: Sequence[Tensor], found: Sequence[tuple[np.ndarray, np.ndarray]]) -> list[Expected]:
+    shapes = [tuple(int(extent) for extent in t.shape) for t in outputs]
+    return [Sample(shape, *each) for shape, each in zip(shapes, found, strict=True)]
+
+
+def extended(
+    args: Sequence[Tensor], values: Sequence[np.ndarray], expected: Sequence[Expected], points: Sequence[np.ndarray]
+) -> list[Expected]:
+    """Return samples of expected outputs with more elements: `points` has the positions to add for each output."""
+    tensors = [arg for arg in args if isinstance(arg.op, PlaceholderOp)]
+    inputs = {t: v.view(t.dtype.numpy) if v.dtype.kind == "V" else v for t, v in zip(tensors, values, strict=True)}
+    outputs = [arg for arg in args if not isinstance(arg.op, PlaceholderOp)]
+    added = _samples(outputs, values_at(outputs, inputs, [[each] for each in points]))
+    return [
+        a.joined(b) if isinstance(a, Sample) and isinstance(b, Sample) else a
+        for a, b in zip(expected, added, strict=True)
+    ]
 
 
 def _matching(args: Sequence[Tensor], inputs: Sequence[Tensor], given: Sequence[np.ndarray]) -> list[np.ndarray]:

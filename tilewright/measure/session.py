@@ -13,7 +13,7 @@ import os
 import tempfile
 import uuid
 import weakref
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -50,6 +50,8 @@ class MeasureSession:
     def __init__(self, target: Any, builder: LocalBuilder | None = None, runner: LocalRunner | None = None) -> None:
         self.builder = builder or LocalBuilder()
         self.runner = runner or LocalRunner()
+        self.on_wait: Callable[[str], None] | None = None
+        """Called with the object of each wait of more than two seconds, and with "" at its end."""
         self._target = Target.parse(target)
         # Created at first use. If this process is killed, the server or the watchdog removes the folder.
         self._folder = Path(tempfile.gettempdir()) / folder_name(tuner_mark(), uuid.uuid4().hex)
@@ -103,7 +105,7 @@ class MeasureSession:
         be empty, and the next one is requested whenever the feed has more.
         """
         self._connect()
-        batch = Batch(self._connect, self._make_folder, self._references, self.builder, self.runner, feed)
+        batch = Batch(self._connect, self._make_folder, self._references, self.builder, self.runner, feed, self.on_wait)
         interrupted = True
         try:
             yield from batch.run(batches, self._resolve)

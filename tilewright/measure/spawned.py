@@ -8,6 +8,7 @@ Templates run in this process, one at a time: a template that does not return bl
 
 from __future__ import annotations
 
+import itertools
 import os
 import pickle
 import secrets
@@ -27,22 +28,21 @@ from threading import Thread
 from types import TracebackType
 from typing import Any
 
-import numpy as np
-
 from ..core.errors import InternalError, UserError
 from ..core.paths import package_path
 from ..core.target import Target
 from ..driver import refined_bounds
 from ..runtime.device import device
 from ..runtime.driver import DeviceAttributes, target_for
-from . import reference, reference_file
+from . import reference_file
 from .build import build
 from .device_runner import DeviceRunner
 from .job import Built, CheckSpec, Feed, Job
 from .lowered import packed
 from .option import LocalBuilder, LocalRunner
-from .outcome import SWITCHED_OFF, BuildFailed, Failure, Measured, Outcome, RunFailed, TimedOut
+from .outcome import SWITCHED_OFF, BuildFailed, Failure, Measured, Outcome, ReferenceDisputed, RunFailed, TimedOut
 from .protocol import RunRequest
+from .reference import expected_of
 
 _START_SECONDS = 120.0
 
@@ -56,6 +56,7 @@ class SpawnedSession:
         self._target = Target.parse(target)
         self._folder = Path(tempfile.mkdtemp(prefix="tilewright-"))
         self._references: dict[Any, str] = {}
+        self._numbers = itertools.count()
         self._worker: _Worker | None = None
 
     def __enter__(self) -> SpawnedSession:
@@ -104,6 +105,10 @@ class SpawnedSession:
         work, spec = made
         path = self._reference(job, spec) if self.runner.check_correctness else ""
         outcome = self._connect().attempt(work, path, self.builder.timeout, self.runner)
+        if isinstance(outcome, ReferenceDisputed):
+            del self._references[job.reference or spec.declaration]
+            path = self._reference(job, spec, outcome)
+            outcome = self._connect().attempt(work, path, self.builder.timeout, self.runner)
         if isinstance(outcome, (TimedOut, RunFailed)) or (
             isinstance(outcome, BuildFailed) and outcome.stage == "crash"
         ):
@@ -112,16 +117,12 @@ class SpawnedSession:
             return replace(outcome, unchecked=SWITCHED_OFF)
         return outcome
 
-    def _reference(self, job: Job, spec: CheckSpec) -> str:
+    def _reference(self, job: Job, spec: CheckSpec, dispute: ReferenceDisputed | None = None) -> str:
         """Return the file with inputs and expected outputs of a job's workload."""
         workload = job.reference or spec.declaration
         if workload not in self._references:
-            path = self._folder / f"reference{len(self._references)}.npz"
-            if job.reference is not None and self.runner.ref_input is None:
-                inputs, expected = job.reference()
-            else:
-                _, tensors = job.instantiate()
-                inputs, expected = reference.compute(tensors, np.random.default_rng(), self.runner.ref_input)
+            path = self._folder / f"reference{next(self._numbers)}.npz"
+            inputs, expected = expected_of(job, self.runner.ref_input, dispute)
             reference_file.save(path, inputs, expected)
             self._references[workload] = str(path)
         return self._references[workload]

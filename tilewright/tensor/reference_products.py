@@ -42,13 +42,23 @@ def factors_of(op: ComputeOp) -> tuple[n.Load, n.Load] | None:
     return reads if None not in strides and _groups(op, reads) is not None else None
 
 
-def product(op: ComputeOp, reads: tuple[n.Load, n.Load], left: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """Return the values of a sum of products, given the values of the two tensors."""
+def product(
+    op: ComputeOp,
+    reads: tuple[n.Load, n.Load],
+    left: np.ndarray,
+    right: np.ndarray,
+    chosen: Mapping[Var, np.ndarray] | None = None,
+) -> np.ndarray:
+    """Return the values of a sum of products, given the values of the two tensors.
+
+    `chosen` has positions along some axes of the result; by default, all positions are computed.
+    """
     groups = _groups(op, reads)
     if groups is None:
         raise InternalError(f"the sums of {op} are no products of matrices")
     sizes = {axis.var: _size(axis.dom.extent) for axis in op.loop_axes if axis.dom is not None}
-    a, b = (_view(read, values, sizes) for read, values in zip(reads, (left, right), strict=True))
+    a, b = (_view(read, values, sizes, chosen or {}) for read, values in zip(reads, (left, right), strict=True))
+    sizes |= {var: at.size for var, at in (chosen or {}).items()}
     if not groups[1] or not groups[2] or max(a[0].size, b[0].size) > _MOST_COPIED:
         numbers = {var: at for at, var in enumerate(sizes)}
         terms = (part for view, axes in (a, b) for part in (view, [numbers[var] for var in axes]))
@@ -106,7 +116,9 @@ def _linear(e: Expr) -> dict[Var | None, int] | None:
     return {var: a.get(var, 0) + sign * b.get(var, 0) for var in {**a, **b}}
 
 
-def _view(read: n.Load, values: np.ndarray, sizes: Mapping[Var, int]) -> tuple[np.ndarray, list[Var]]:
+def _view(
+    read: n.Load, values: np.ndarray, sizes: Mapping[Var, int], chosen: Mapping[Var, np.ndarray]
+) -> tuple[np.ndarray, list[Var]]:
     """The elements that a load reads, with a dimension for each variable of its indices."""
     steps = _strides(read, sizes)
     if steps is None:
@@ -114,7 +126,11 @@ def _view(read: n.Load, values: np.ndarray, sizes: Mapping[Var, int]) -> tuple[n
     start = values[tuple(slice(each.get(None, 0), None) for each in steps)]
     axes = [var for var in sizes if any(var in each for each in steps)]
     strides = [sum(each.get(var, 0) * own for each, own in zip(steps, values.strides, strict=True)) for var in axes]
-    return np.lib.stride_tricks.as_strided(start, [sizes[var] for var in axes], strides, writeable=False), axes
+    view = np.lib.stride_tricks.as_strided(start, [sizes[var] for var in axes], strides, writeable=False)
+    for at, var in enumerate(axes):
+        if var in chosen:
+            view = view.take(chosen[var], at)
+    return view, axes
 
 
 def _groups(op: ComputeOp, reads: tuple[n.Load, n.Load]) -> tuple[Sequence[Var], ...] | None:

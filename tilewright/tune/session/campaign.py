@@ -21,7 +21,7 @@ from ..search.search import Search
 from ..task import Task
 from .allotment import SLICE, TaskShare, choose
 from .confirmation import confirm
-from .measurers import Measurer
+from .measurers import Measurer, show_waits
 from .options import SearchOptions
 from .overview import Overview
 from .prefilter import Prefilter
@@ -38,6 +38,8 @@ class CampaignDisplay(Protocol):
 
     def shown(self) -> AbstractContextManager[None]: ...
     def update(self) -> None: ...
+    def wait(self, what: str) -> None:
+        """Show that the campaign waits for something; "" if it does not any more."""
 
 
 @dataclass(frozen=True)
@@ -126,6 +128,7 @@ class Campaign:
         self._began = time.monotonic()
         tallies, tasks = [run.tally for run in self.runs], [run.task for run in self.runs]
         display = self.display or Overview(tallies, tasks, self.trials, self.seconds)
+        show_waits(self.measurer, display.wait)
         with ExitStack() as open_ones, display.shown():
             for run in self.runs:
                 self._prefilters.append(open_ones.enter_context(run.prefilter()))

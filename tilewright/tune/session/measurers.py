@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Protocol, Self
 
@@ -58,6 +58,12 @@ def open_session(target: Any, builder: LocalBuilder, runner: LocalRunner | Runne
     else:
         made = local_session(target, builder, runner)
     return made
+
+
+def show_waits(measurer: Measurer, show: Callable[[str], None]) -> None:
+    """Show the waits of a session that reports them."""
+    if hasattr(measurer, "on_wait"):
+        measurer.on_wait = show
 
 
 def unrecorded(measurer: Measurer, task: Task, search: Search) -> list[int]:

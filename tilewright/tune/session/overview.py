@@ -33,6 +33,7 @@ class Overview:
         self._bar: Any = None
         self._lines: list[Any] = []
         self._budget: Any = None
+        self._awaited = ""
 
     @contextmanager
     def shown(self) -> Iterator[None]:
@@ -55,6 +56,11 @@ class Overview:
             self._lines = [bar.add_task(name, total=None, state="waiting") for name in self.names[:_MOST_LINES]]
             yield
 
+    def wait(self, what: str) -> None:
+        """Show the reason of a wait."""
+        self._awaited = what
+        self.update()
+
     def update(self) -> None:
         """Show the state of all tasks."""
         if self._bar is None:
@@ -62,6 +68,7 @@ class Overview:
         done = sum(tally.done - before for tally, before in zip(self.tallies, self._before, strict=True))
         passed = time.monotonic() - self._began
         state = f"{done} trials, {done / max(passed, 1e-9):.1f}/s"
+        state += f", waiting for {self._awaited}" if self._awaited else ""
         self._bar.update(self._budget, completed=passed if self.seconds else done, state=state)
         for line, tally in zip(self._lines, self.tallies, strict=False):
             failed = sum(tally.failures.values())

@@ -71,6 +71,7 @@ class Display:
         self._name = one_line(name)
         self._bar: Any = None
         self._task: Any = None
+        self._awaited = ""
         self._began = time.monotonic()
 
     @contextmanager
@@ -107,6 +108,11 @@ class Display:
         """Return the progress of the run: in trials, or in seconds of its budget."""
         return self._tally.done if self._seconds is None else min(time.monotonic() - self._began, self._seconds)
 
+    def wait(self, what: str) -> None:
+        """Show the reason of a wait."""
+        self._awaited = what
+        self.update()
+
     def update(self) -> None:
         """Show the state of the run."""
         if self._bar is None:
@@ -123,8 +129,8 @@ class Display:
 
     def _text(self) -> str:
         tally, scale, unit = self._tally, scale_of(self._prefix), f"{self._prefix}FLOPS"
-        if tally.best is None and not tally.failures:
-            return "waiting for the first result"
+        if self._awaited or (tally.best is None and not tally.failures):
+            return f"waiting for {self._awaited or 'the first result'}"
         text = f"best {tally.best_flops / scale:,.1f} now {tally.current / scale:,.1f} {unit}"
         rate = (tally.done - tally.resumed) / max(time.monotonic() - self._began, 1e-9)
         text += f"  {rate:.1f}/s" if rate else ""
@@ -181,6 +187,11 @@ def summary(
             f"best: {tally.best.flops / scale:,.2f} {unit}, {cost:,.2f} µs{share}, index {config.index}{by}{doubt}"
         )
         lines += [f"  {line}" for line in readable(config, space)]
+    if tally.sampled:
+        lines.append(
+            f"checked by a sample: {quantity(tally.sampled, 'element')} of each result were compared with NumPy's, and "
+            "all elements with another candidate's"
+        )
     if tally.unchecked:
         why = f" ({tally.why_unchecked.partition(chr(10))[0]})" if tally.why_unchecked else ""
         lines.append(f"not checked: {tally.unchecked} measured without comparing their output with a reference{why}")

@@ -55,6 +55,8 @@ class Tally:
     unchecked: int = 0
     """The number of results that were not compared with a reference."""
     why_unchecked: str = ""
+    sampled: int = 0
+    """The elements that were compared with a reference, if it was a sample."""
     measuring_seconds: float = 0.0
     """Seconds of candidates on the device: the first run, both checks, the timed runs."""
 
@@ -70,6 +72,8 @@ class Tally:
         self.measuring_seconds += trial.outcome.run_seconds
         if trial.outcome.ok:
             self.current = trial.flops
+            if isinstance(trial.outcome, Measured):
+                self.sampled = max(self.sampled, trial.outcome.sampled)
             if isinstance(trial.outcome, Measured) and not trial.outcome.checked:
                 self.unchecked += 1
                 self.why_unchecked = self.why_unchecked or trial.outcome.unchecked
