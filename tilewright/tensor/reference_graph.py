@@ -157,7 +157,7 @@ class Graph:
             flat = np.ravel_multi_index([*np.broadcast_arrays(*indices)], shape) if indices else np.zeros((), np.int64)
             if isinstance(tensor.op, ComputeOp):
                 points, places = _distinct(flat, math.prod(shape))
-                return self.at(tensor.op, points)[tensor.value_index][places]
+                return np.asarray(self.at(tensor.op, points)[tensor.value_index][places])
             self.complete(tensor.op)
         return np.asarray(self.arrays[tensor][tuple(indices)])
 
