@@ -14,7 +14,7 @@ from benchmarks.automatic_fused import FUSED
 from benchmarks.automatic_programs import LAYER, PRODUCTS, Program
 from tilewright import te, tir
 from tilewright.tensor.reference import reference
-from tilewright.tensor.reference_graph import Graph
+from tilewright.tensor.reference_graph import ReferenceGraph
 from tilewright.tensor.reference_sample import sampled_reference, values_at, work_of
 
 
@@ -72,7 +72,7 @@ def test_a_sum_over_all_elements_has_no_sample() -> None:
 
 def test_a_scan_computes_each_row_once(monkeypatch: pytest.MonkeyPatch) -> None:
     rows: list[int] = []
-    monkeypatch.setattr(Graph, "row", _counting(Graph.row, rows))
+    monkeypatch.setattr(ReferenceGraph, "row", _counting(ReferenceGraph.row, rows))
     X, S = te.placeholder((50, 3), name="X"), te.placeholder((50, 3), name="S")
     first = te.compute((2, 3), lambda i, j: X[i, j])
     doubled = te.compute((50, 3), lambda t, j: S[t - 1, 2 - j] * 2.0, "doubled")
@@ -87,7 +87,7 @@ def test_a_scan_computes_each_row_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _counting(inner: Callable[..., Any], rows: list[int]) -> Callable[..., Any]:
-    def row(graph: Graph, tensor: Any, number: int) -> Any:
+    def row(graph: ReferenceGraph, tensor: Any, number: int) -> Any:
         rows.append(number)
         return inner(graph, tensor, number)
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..core.recursion import deep
-from .reference_graph import Graph, ordered
+from .reference_graph import ReferenceGraph, ordered
 from .tensor import Tensor
 
 
@@ -27,7 +27,7 @@ def reference(
     or divides an integer by zero.
     """
     wanted = [outputs] if isinstance(outputs, Tensor) else list(outputs)
-    graph = Graph(inputs, np.dtype(dtype))
+    graph = ReferenceGraph(inputs, np.dtype(dtype))
     for op in ordered([tensor.op for tensor in wanted]):
         graph.evaluate(op)
     return [graph.arrays[tensor] for tensor in wanted]

@@ -16,7 +16,7 @@ from ..expr.nodes import Expr, Var
 from .tensor import Tensor
 
 
-class Values(Protocol):
+class TensorValues(Protocol):
     """The values of tensors and size variables."""
 
     lenient: bool
@@ -32,13 +32,13 @@ class Values(Protocol):
 
 
 class ExpressionValues:
-    """Values of expressions, for given values of the variables; all arrays broadcast against each other.
+    """TensorValues of expressions, for given values of the variables; all arrays broadcast against each other.
 
     Each expression has one value, computed once, for all conditions above it. If it reads outside a tensor or divides
     by zero, its value is arbitrary, and a fault: an error if the expression is evaluated there.
     """
 
-    def __init__(self, graph: Values, env: Mapping[Var, np.ndarray]) -> None:
+    def __init__(self, graph: TensorValues, env: Mapping[Var, np.ndarray]) -> None:
         self.graph = graph
         self.env = env
         self.memo: dict[Expr, np.ndarray] = {}

@@ -69,7 +69,7 @@ def ordered(outputs: Sequence[Operation]) -> list[Operation]:
     return [op for op in order if op not in within]
 
 
-class Graph:
+class ReferenceGraph:
     """The tensors with known values, and the sizes. An evaluation of more than `steps` raises OverBudgetError."""
 
     def __init__(
@@ -248,7 +248,9 @@ class Graph:
         for values, init in zip(rows, op.init, strict=True):
             values[:first] = self.arrays[init]
         for row in range(first, rows[0].shape[0]):
-            step = Graph(self.inputs, self.floats, lenient=True)  # elements that no condition selects mean nothing
+            step = ReferenceGraph(
+                self.inputs, self.floats, lenient=True
+            )  # elements that no condition selects mean nothing
             step.sizes.update(self.sizes)
             step.arrays = {**self.arrays, **dict(zip(op.state, rows, strict=True))}
             for values, update in zip(rows, op.update, strict=True):
@@ -287,7 +289,7 @@ def _distinct(positions: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]
 
 
 def _reduction(
-    graph: Graph, reduce: Reduce, data: Mapping[Var, np.ndarray], shape: tuple[int, ...]
+    graph: ReferenceGraph, reduce: Reduce, data: Mapping[Var, np.ndarray], shape: tuple[int, ...]
 ) -> list[np.ndarray]:
     """The values of a reduction: a stretch of the reduction's points at a time, each combined pairwise, in order."""
     rank = len(shape) + 1
@@ -314,7 +316,7 @@ def _reduction(
     return [np.asarray(r)[..., 0] if np.ndim(r) == rank else np.asarray(r) for r in result]
 
 
-def _fold(graph: Graph, reduce: Reduce, values: list[np.ndarray]) -> list[np.ndarray]:
+def _fold(graph: ReferenceGraph, reduce: Reduce, values: list[np.ndarray]) -> list[np.ndarray]:
     """Combine values along their last dimension, neighbour with neighbour, until one value is left."""
     while (count := values[0].shape[-1]) > 1:
         even = count - count % 2
@@ -327,7 +329,7 @@ def _fold(graph: Graph, reduce: Reduce, values: list[np.ndarray]) -> list[np.nda
     return values
 
 
-def _combine(graph: Graph, reduce: Reduce, lhs: list[np.ndarray], rhs: list[np.ndarray]) -> list[np.ndarray]:
+def _combine(graph: ReferenceGraph, reduce: Reduce, lhs: list[np.ndarray], rhs: list[np.ndarray]) -> list[np.ndarray]:
     combiner = reduce.combiner
     env = {**dict(zip(combiner.lhs, lhs, strict=True)), **dict(zip(combiner.rhs, rhs, strict=True))}
     body = ExpressionValues(graph, env)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..core.recursion import deep
-from .reference_graph import Graph, OverBudgetError, ordered, steps_of
+from .reference_graph import ReferenceGraph, OverBudgetError, ordered, steps_of
 from .tensor import Tensor
 
 _SIZES = (4096, 512, 64, 8)
@@ -19,7 +19,7 @@ _SIZES = (4096, 512, 64, 8)
 @deep
 def work_of(outputs: Sequence[Tensor]) -> float:
     """Return the steps of NumPy for all elements of tensors of known sizes."""
-    graph = Graph({}, np.dtype(np.float64))
+    graph = ReferenceGraph({}, np.dtype(np.float64))
     order = ordered([tensor.op for tensor in outputs])
     return sum(math.prod(graph.shape_of(op.outputs[0])) * steps_of(op, True) for op in order)
 
@@ -51,7 +51,7 @@ def values_at(
     steps: float = math.inf,
 ) -> list[tuple[np.ndarray, np.ndarray]]:
     """Return the distinct positions of each output's lists of positions, and their values."""
-    graph = Graph(inputs, np.dtype(np.float64), steps=steps)
+    graph = ReferenceGraph(inputs, np.dtype(np.float64), steps=steps)
     found = []
     for tensor, lists in zip(outputs, points, strict=True):
         for each in lists:  # the elements of a grid share more of their inputs than others
