@@ -215,7 +215,7 @@ class DeviceRunner:
             self._file = ("", None)
             try:
                 inputs, expected = reference_file.load(path)
-                made = [WantedSample(e) if isinstance(e, reference_file.Sample) else Wanted(e) for e in expected]
+                made = [WantedSample(e) if isinstance(e, reference_file.OutputSample) else Wanted(e) for e in expected]
                 self._file = (path, (inputs, made))
             except Exception as error:  # deleted, cut off, or too large for the memory that is left
                 raise _LostError(f"{type(error).__name__}: {error}") from error

@@ -17,7 +17,7 @@ import ml_dtypes
 import numpy as np
 
 from ..core.system import process_library
-from .reference_file import Sample
+from .reference_file import OutputSample
 
 POISON = 0xFF
 """In every byte of outputs before they are written: NaN for floats, -1 or the largest value for integers."""
@@ -120,7 +120,7 @@ class WantedSample:
     the expected values of elements in `disputed` decide.
     """
 
-    def __init__(self, sample: Sample) -> None:
+    def __init__(self, sample: OutputSample) -> None:
         self.sample = sample
         self._wanted = Wanted(sample.values)
         self._agreed: Wanted | None = None

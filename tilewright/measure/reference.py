@@ -27,7 +27,7 @@ from ..tensor.reference_sample import sampled_reference, values_at, work_of
 from ..tensor.tensor import PlaceholderOp, Tensor, topological
 from .job import CheckSpec, Job
 from .outcome import ReferenceDisputed
-from .reference_file import Expected, Sample, load, random
+from .reference_file import Expected, OutputSample, load, random
 
 _LOOSEST_TOLERANCE = 0.1
 _MOST_STEPS = 3.2e8
@@ -172,7 +172,7 @@ def compute(
             if careful:
                 raise
             continue
-        found = [each.values if isinstance(each, Sample) else each for each in expected]
+        found = [each.values if isinstance(each, OutputSample) else each for each in expected]
         if all(np.isfinite(each).all() for each in found if each.dtype.kind == "f"):
             break
     return values, expected
@@ -185,7 +185,7 @@ def _expected(outputs: Sequence[Tensor], inputs: dict[Any, Any], rng: np.random.
 
 def _samples(outputs: Sequence[Tensor], found: Sequence[tuple[np.ndarray, np.ndarray]]) -> list[Expected]:
     shapes = [tuple(int(extent) for extent in t.shape) for t in outputs]
-    return [Sample(shape, *each) for shape, each in zip(shapes, found, strict=True)]
+    return [OutputSample(shape, *each) for shape, each in zip(shapes, found, strict=True)]
 
 
 def extended(
@@ -197,7 +197,7 @@ def extended(
     outputs = [arg for arg in args if not isinstance(arg.op, PlaceholderOp)]
     added = _samples(outputs, values_at(outputs, inputs, [[each] for each in points]))
     return [
-        a.joined(b) if isinstance(a, Sample) and isinstance(b, Sample) else a
+        a.joined(b) if isinstance(a, OutputSample) and isinstance(b, OutputSample) else a
         for a, b in zip(expected, added, strict=True)
     ]
 

@@ -20,20 +20,20 @@ _INT_RANGES = ((-8, 9), (0, 2))
 
 
 @dataclass(frozen=True)
-class Sample:
+class OutputSample:
     """The expected values of some elements of an output; `points` are their sorted positions in C order."""
 
     shape: tuple[int, ...]
     points: np.ndarray
     values: np.ndarray
 
-    def joined(self, other: Sample) -> Sample:
+    def joined(self, other: OutputSample) -> OutputSample:
         """Return a sample of the elements of both."""
         points, first = np.unique(np.concatenate([self.points, other.points]), return_index=True)
-        return Sample(self.shape, points, np.concatenate([self.values, other.values])[first])
+        return OutputSample(self.shape, points, np.concatenate([self.values, other.values])[first])
 
 
-Expected = np.ndarray | Sample
+Expected = np.ndarray | OutputSample
 """The expected values of an output, whole or sampled."""
 
 
@@ -60,8 +60,8 @@ def save(path: str | Path, inputs: Sequence[np.ndarray], expected: Sequence[Expe
     """Write inputs and expected outputs to a file."""
     named = {f"input{i}": np.asarray(a) for i, a in enumerate(inputs)}
     for i, each in enumerate(expected):
-        named[f"expected{i}"] = each.values if isinstance(each, Sample) else np.asarray(each)
-        if isinstance(each, Sample):
+        named[f"expected{i}"] = each.values if isinstance(each, OutputSample) else np.asarray(each)
+        if isinstance(each, OutputSample):
             named |= {f"points{i}": each.points, f"shape{i}": np.array(each.shape, np.int64)}
     np.savez(path, allow_pickle=False, **named)
 
@@ -77,4 +77,4 @@ def _expected(file: Mapping[str, np.ndarray], number: int) -> Expected:
     values = file[f"expected{number}"]
     if f"points{number}" not in file:
         return values
-    return Sample(tuple(map(int, file[f"shape{number}"])), file[f"points{number}"], values)
+    return OutputSample(tuple(map(int, file[f"shape{number}"])), file[f"points{number}"], values)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..core.recursion import deep
-from .reference_graph import ReferenceGraph, OverBudgetError, ordered, steps_of
+from .reference_graph import OverBudgetError, ReferenceGraph, ordered, steps_of
 from .tensor import Tensor
 
 _SIZES = (4096, 512, 64, 8)
