@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
 
 import tilewright as tw  # noqa: E402
 import tilewright.functional.pytorch.operators.registration  # noqa: E402  # it registers the operators
+from tilewright.functional import operators  # noqa: E402
 from tilewright.functional.planning import prepared_calls  # noqa: E402
 from tilewright.functional.pytorch.operators import inductor as torch_inductor  # noqa: E402
 
@@ -105,3 +108,62 @@ def test_a_call_site_follows_its_tensors(dispatched: list[str], monkeypatch: pyt
     (gradient,) = torch.autograd.grad(site(odd, w, residual).sum(), residual)
     torch.testing.assert_close(gradient, torch.ones_like(residual))
     assert dispatched
+
+
+@pytest.fixture
+def programs(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """The programs that Inductor writes. Their own kernels compute nothing, which saves the time of compiling them."""
+    from torch._inductor import async_compile, codecache, config, cpu_vec_isa
+
+    texts: list[str] = []
+    write = codecache.PyCodeCache.write
+
+    def noted(text: str, *args: Any, **kwargs: Any) -> Any:
+        texts.append(text)
+        return write(text, *args, **kwargs)
+
+    monkeypatch.setattr(codecache.PyCodeCache, "write", noted)
+    monkeypatch.setattr(async_compile.AsyncCompile, "cpp_pybinding", lambda *args, **kwargs: lambda *given: None)
+    monkeypatch.setattr(cpu_vec_isa, "valid_vec_isa_list", list)  # it compiles, too
+    torch._dynamo.reset()
+    with config.patch(force_disable_caches=True):
+        yield texts
+
+
+@pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16])
+def test_a_weight_gradient_under_autocast_has_the_type_of_the_weight(kind: Any, programs: list[str]) -> None:
+    """One program, compiled once, for the first call of a process too: the table of public calls is as at its start."""
+    weight = torch.nn.Parameter(torch.randn(8, 1, 3, 3, dtype=kind))
+
+    def run(x: Any) -> Any:
+        return tw.conv2d(x, weight, padding=1, groups=8)
+
+    compiled, x = torch.compile(run, fullgraph=True), torch.randn(2, 8, 6, 6)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(operators, "_calls", {np.ndarray: operators._calls[np.ndarray]})
+        for _ in range(2):
+            with torch.autocast("cpu", torch.bfloat16):
+                made = compiled(x)
+            made.sum().backward()
+    forward, backward = programs
+    assert "'convolution', (0, 1)" in forward
+    assert f"'fp32', False, {kind == torch.float32}, )" in backward
+    assert "_to_copy" not in backward
+    assert (weight.grad.dtype, weight.grad.shape) == (kind, weight.shape)
+
+
+def test_only_conversions_of_whole_gradients_are_removed() -> None:
+    aten, convert = torch.ops.aten, torch.ops.prims.convert_element_type.default
+
+    def users(*kinds: Any) -> tuple[bool, set[Any]]:
+        graph = torch.fx.Graph()
+        made = graph.placeholder("made")
+        parts = [graph.call_function(aten.slice.Tensor, (made, 0, i, i + 1)) for i in range(len(kinds))]
+        parts = [graph.call_function(aten.view.default, (part, [1, 1])) for part in parts]
+        graph.output([part if kind is None else graph.call_function(convert, (part, kind)) for part, kind in
+                      zip(parts, kinds, strict=True)])  # fmt: skip
+        return torch_inductor._widens(made), {node.target for node in graph.nodes} & {convert, aten.alias.default}
+
+    assert users(torch.float32, torch.float32) == (True, {aten.alias.default})
+    assert users(torch.float32, torch.float64) == users(torch.float32, None) == (False, {convert})
+    assert users() == (False, set())

@@ -32,11 +32,13 @@ def _of_any(name: str, x: Any, weight: Any, bias: Any, residual: Any, out: Any, 
         return numpy_arrays.call_on_subclass(name, x, weight, bias, residual, out, options)
     library = library_name(type(x))
     if library == "torch":
+        from torch.compiler import is_dynamo_compiling
+
         from .pytorch import calls as torch_calls
         from .pytorch import tensors as torch_tensors
 
-        for kind in torch_tensors.TENSORS:
-            _calls[kind] = torch_calls.call
+        if not is_dynamo_compiling():  # new entries would make the graph compile again
+            remember_torch()
         if type(x) in torch_tensors.TENSORS:
             return torch_calls.call(name, x, weight, bias, residual, out, options)
         call = operator_call(name, x, weight, bias, residual, out, options)
@@ -54,6 +56,14 @@ def _of_any(name: str, x: Any, weight: Any, bias: Any, residual: Any, out: Any, 
     from . import arrays as any_arrays  # not needed for the arrays of NumPy and PyTorch
 
     return any_arrays.compute(operator_call(name, x, weight, bias, residual, out, options))
+
+
+def remember_torch() -> None:
+    """Dispatch the calls of PyTorch's tensors directly from now on."""
+    from .pytorch import calls as torch_calls
+    from .pytorch import tensors as torch_tensors
+
+    _calls.update(dict.fromkeys(torch_tensors.TENSORS, torch_calls.call))
 
 
 _calls: dict[type, PublicCall] = {np.ndarray: numpy_arrays.call}

@@ -14,6 +14,7 @@ from ..functional.arguments.activations import activation_name
 from ..functional.torchscript import WAY_OUT
 
 Base = Any
+operators.remember_torch()  # a change of the table of calls makes `torch.compile` compile a model again
 
 
 def _activation(module: Any) -> Any:

@@ -98,6 +98,34 @@ def lower() -> None:
             _lower(lowering, name)
 
 
+_NARROW = (torch.float16, torch.bfloat16)
+_CONVERT = torch.ops.prims.convert_element_type.default
+_PARTS = (torch.ops.aten.slice.Tensor, torch.ops.aten.view.default, torch.ops.aten.reshape.default)
+
+
+def _widens(node: Any) -> bool:
+    """Return whether a program reads a weight gradient in float32 only; if so, remove its conversions to float32.
+
+    The gradients of float32 parameters under autocast are such. The kernel then stores its float32 sums.
+    """
+    conversions = _conversions(node)
+    for each in conversions or ():
+        each.target, each.args = torch.ops.aten.alias.default, each.args[:1]
+    return bool(conversions)
+
+
+def _conversions(node: Any) -> list[Any] | None:
+    """Return the conversions to float32 of a node and its parts; None if anything else reads the node."""
+    found: list[Any] = []
+    for user in node.users:
+        is_conversion = user.target is _CONVERT and user.args[1] is torch.float32
+        below = [user] if is_conversion else _conversions(user) if user.target in _PARTS else None
+        if below is None:
+            return None
+        found += below
+    return found
+
+
 def _lower(lowering: Any, name: str) -> None:
     from torch._inductor import ir
     from torch._library.utils import get_layout_constraint_tag
@@ -136,6 +164,9 @@ def _lower(lowering: Any, name: str) -> None:
             self.python_kernel_name, self.places = f"torch.ops.tilewright.call_sites[{text!r}]", places
 
     def lowered(*args: Any, **kwargs: Any) -> Any:
+        if name == "weight_gradient" and args[0].get_dtype() in _NARROW:
+            given = [*args, *(kwargs.pop(a.name, a.default_value) for a in schema[len(args) :])]
+            args = (*given[:-1], given[-1] or _widens(ir.V.graph.current_node))
         made = Site.create(operator, *args, **kwargs)
         return pytree.tree_map(lambda a: ir.TensorBox.create(a) if isinstance(a, ir.IRNode) else a, made)
 
