@@ -85,6 +85,13 @@ class TestCompare:
             if off.any():
                 assert said.startswith(f"B[{', '.join(map(str, np.argwhere(off)[0]))}] is ")
 
+    def test_a_few_floats_that_comparisons_of_floats_choose_may_be_others(self) -> None:
+        want = np.zeros(300_000, "float32")
+        for count, branches, fits in ((0, False, True), (1, False, False), (3, True, True), (4, True, False)):
+            got = want.copy()
+            got[:count] = 1
+            assert (Wanted(want, branches).compare("B", got, 1e-5) == "") == fits
+
     def test_values_are_the_same_where_their_bytes_are(self) -> None:
         values = np.array([0.0, np.nan, 1.0])
         assert same_bytes(values, values.copy())

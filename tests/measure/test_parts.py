@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tilewright import te
+from tilewright import te, tir
 from tilewright.core.errors import UserError
 from tilewright.core.target import Target
 from tilewright.measure import reference, reference_file
@@ -356,6 +356,22 @@ class TestWorkloads:
         assert reference.describe(conv(2, dtype="float16")).tolerance > 100 * short.tolerance
         a = te.placeholder((4,), "int32", name="A")
         assert reference.describe([a, te.compute((4,), lambda i: a[i] + 1)]).tolerance == 0
+
+    @pytest.mark.parametrize(
+        ("value", "branches"),
+        [
+            (lambda a, i: tir.Select(a[i] > 0.5, a[i], -a[i]), True),
+            (lambda a, i: te.floor(a[i]), True),
+            (lambda a, i: a[i].astype("int32").astype("float32"), True),
+            (lambda a, i: te.fmod(a[i], 0.3), True),
+            (lambda a, i: tir.Select(i > 2, a[i], -a[i]), False),
+            (lambda a, i: tir.Max(a[i], tir.const(0.0, "float32")), False),
+            (lambda a, i: a[tir.floordiv(i, 2)].astype("float16").astype("float32"), False),
+        ],
+    )
+    def test_comparisons_and_steps_of_floats_are_branches(self, value: Any, branches: bool) -> None:
+        a = te.placeholder((4,), name="a")
+        assert reference.describe([a, te.compute((4,), lambda i: value(a, i))]).branches == branches
 
     def test_sums_are_judged_in_their_own_type(self) -> None:
         """Storing in 16 bits rounds once: it does not excuse a lost term of hundreds summed in float32."""

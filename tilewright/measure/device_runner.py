@@ -156,7 +156,7 @@ class DeviceRunner:
 
     def _samples(self, request: RunRequest) -> dict[int, WantedSample]:
         """The samples of the reference, by the ranks of their outputs."""
-        expected = self._load(request.reference)[1] if request.reference else []
+        expected = self._load(request)[1] if request.reference else []
         return {rank: each for rank, each in enumerate(expected) if isinstance(each, WantedSample)}
 
     def _dispute(self, request: RunRequest, samples: dict[int, WantedSample], found: list[np.ndarray]) -> None:
@@ -186,7 +186,7 @@ class DeviceRunner:
         if self._arrays[0] != key:
             self._arrays = (None, [])  # freed before others are made
             arrays = GuardedArray.row([(a.name, _shape(a), a.dtype) for a in wanted], self.on)
-            given = iter(self._load(request.reference)[0]) if request.reference else None
+            given = iter(self._load(request)[0]) if request.reference else None
             for position, array in enumerate(arrays):
                 if position not in outputs:
                     array.fill(self._input(array, next(given, None) if given else None, bool(given)))
@@ -210,12 +210,16 @@ class DeviceRunner:
             )
         return given.astype(dtype, copy=False)
 
-    def _load(self, path: str) -> Any:
+    def _load(self, request: RunRequest) -> Any:
+        path, branches = request.reference, request.spec.branches
         if self._file[0] != path:
             self._file = ("", None)
             try:
                 inputs, expected = reference_file.load(path)
-                made = [WantedSample(e) if isinstance(e, reference_file.OutputSample) else Wanted(e) for e in expected]
+                made = [
+                    WantedSample(each, branches) if isinstance(each, reference_file.OutputSample)
+                    else Wanted(each, branches) for each in expected
+                ]  # fmt: skip
                 self._file = (path, (inputs, made))
             except Exception as error:  # deleted, cut off, or too large for the memory that is left
                 raise _LostError(f"{type(error).__name__}: {error}") from error
@@ -229,7 +233,7 @@ class DeviceRunner:
         At the end, and if outputs are wrong, check inputs and guards, too.
         """
         outputs = request.spec.outputs
-        expected = self._load(request.reference)[1] if request.reference else []
+        expected = self._load(request)[1] if request.reference else []
         if request.reference and len(expected) != len(outputs):
             raise UserError(
                 f"the reference returns {quantity(len(expected), 'output')}, but the kernel has {len(outputs)}",

@@ -56,12 +56,14 @@ class CheckSpec:
     """The parts of a kernel's computation that its check needs.
 
     `declaration` identifies the graph of tensors. `outputs` are the positions of the arguments that the kernel writes.
-    `tolerance` is the error allowed relative to the magnitude of the values.
+    `tolerance` is the error allowed relative to the magnitude of the values. With `branches`, comparisons or steps of
+    floats choose between values, and a rounding error may choose another one.
     """
 
     declaration: str
     outputs: tuple[int, ...]
     tolerance: float
+    branches: bool = False
 
 
 @dataclass(frozen=True)

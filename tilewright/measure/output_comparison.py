@@ -24,6 +24,9 @@ POISON = 0xFF
 SECOND_POISON = 0x5A
 """The same before the timed runs, if only a sample of an output is compared with expected values."""
 _RARE = 1000
+"""One integer in this number may differ if it comes from floats."""
+_VERY_RARE = 100_000
+"""One float in this number may differ if floats choose between values."""
 _STRETCH = 1 << 16
 _EXAMPLES = 4
 """The wrong elements of a stretch that are noted."""
@@ -44,10 +47,11 @@ def compare(name: str, got: np.ndarray, want: np.ndarray, relative: float) -> st
 
 
 class Wanted:
-    """The expected values of an output, and their statistics after the first comparison."""
+    """The expected values of an output, and their statistics after the first comparison; see `CheckSpec.branches`."""
 
-    def __init__(self, values: np.ndarray) -> None:
+    def __init__(self, values: np.ndarray, branches: bool = False) -> None:
         self.values = values
+        self.branches = branches
 
     def compare(self, name: str, got: np.ndarray, relative: float) -> str:
         """The elements of an output beyond the tolerance, as text (empty: none).
@@ -55,7 +59,7 @@ class Wanted:
         Floats may be off by `relative` of their own magnitude and of the output's, the root mean square of the nonzero
         expected values. A small sum of large numbers is no more exact than they are. Expected values beyond the range
         of the output's type must be infinite. Integers are exact; if they come from floats (`relative` is not 0), one
-        in a thousand may have been rounded or chosen differently.
+        in a thousand may have been rounded or chosen differently. Of floats that branch, it is one in 100,000.
         """
         want = self.values
         if got.shape != want.shape:
@@ -76,7 +80,8 @@ class Wanted:
             if bad:
                 places += (begin + np.flatnonzero(wrong)[:: max(1, bad // _EXAMPLES)]).tolist()
             count += bad
-        forgiven = got.size // _RARE if got.dtype.kind in "iu" and relative else 0
+        rounded = got.dtype.kind in "iu" and relative
+        forgiven = got.size // _RARE if rounded else got.size // _VERY_RARE if self.branches else 0
         return (count, places) if count > forgiven else (0, [])
 
     def room(self, got: np.ndarray, relative: float) -> tuple[float, float]:
@@ -120,9 +125,10 @@ class WantedSample:
     the expected values of elements in `disputed` decide.
     """
 
-    def __init__(self, sample: OutputSample) -> None:
+    def __init__(self, sample: OutputSample, branches: bool = False) -> None:
         self.sample = sample
-        self._wanted = Wanted(sample.values)
+        self.branches = branches
+        self._wanted = Wanted(sample.values, branches)
         self._agreed: Wanted | None = None
 
     def compare(self, name: str, got: np.ndarray, relative: float) -> str:
@@ -144,7 +150,8 @@ class WantedSample:
     def agreed(self, got: np.ndarray) -> None:
         """Keep an output that passed all checks, unless there is one."""
         if self._agreed is None:
-            self._agreed = Wanted(got.astype(np.float32) if got.dtype.kind == "V" else got.copy())
+            kept = got.astype(np.float32) if got.dtype.kind == "V" else got.copy()
+            self._agreed = Wanted(kept, self.branches)
 
 
 def changed(name: str, before: np.ndarray, after: np.ndarray, relative: float) -> str:

@@ -19,7 +19,8 @@ import numpy as np
 from ..core.dtype import DType
 from ..core.errors import UserError
 from ..core.node import Node
-from ..expr.nodes import FloatImm, IntImm, Var
+from ..expr.nodes import Call, Cast, Compare, FloatImm, FloorDiv, FloorMod, IntImm, Mod, Var
+from ..expr.traverse import post_order
 from ..tensor.axis import IterVar, extent_or
 from ..tensor.reduction import CommReducer, Reduce
 from ..tensor.reference import reference
@@ -30,6 +31,8 @@ from .outcome import ReferenceDisputed
 from .reference_file import Expected, OutputSample, load, random
 
 _LOOSEST_TOLERANCE = 0.1
+_STEPS = frozenset({"ceil", "floor", "fmod", "nearbyint", "round", "sign", "trunc"})
+"""Functions of floats with steps."""
 _MOST_STEPS = 3.2e8
 """The most steps of NumPy for a whole reference, and for a sample of one. They take one to five seconds."""
 
@@ -53,7 +56,19 @@ def describe(args: Sequence[Any], rounding: float = 0.0) -> CheckSpec:
         if not isinstance(op, PlaceholderOp):
             terms = math.prod(extent_or(axis, 1) for axis in op.reduce_axis) if op.reduce_axis else 0
             sums.append((terms, max((_unit(d) for d in op.dtypes if d.is_float), default=0.0)))
-    return CheckSpec(_Fingerprint().of(args), outputs, tolerance(sums, rounding))
+    branches = any(_branches(node) for op in ops for node in post_order(*op.values))
+    return CheckSpec(_Fingerprint().of(args), outputs, tolerance(sums, rounding), branches)
+
+
+def _branches(node: Any) -> bool:
+    """Whether rounding errors of a node's operands may change its value by much: steps, and comparisons of floats."""
+    if isinstance(node, Compare | FloorDiv | FloorMod | Mod):
+        return bool(node.a.dtype.is_float)
+    if isinstance(node, Cast):
+        return bool(node.value.dtype.is_float and not node.dtype.is_float)
+    if isinstance(node, Reduce):
+        return any(_branches(each) for each in post_order(*node.combiner.result))
+    return isinstance(node, Call) and node.name in _STEPS
 
 
 def tolerance(sums: Sequence[tuple[int, float]], rounding: float = 0.0) -> float:
