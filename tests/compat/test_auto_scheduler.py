@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 import tilewright as tw
 from tilewright import UserError, auto_scheduler, te
 from tilewright.auto_scheduler import loop_state
+from tilewright.fleet.option import RPCRunner as FleetRunner
 
 
 @auto_scheduler.register_workload
@@ -229,6 +231,76 @@ def test_tasks_share_the_trials(capsys: pytest.CaptureFixture[str]) -> None:
     assert "rows" in capsys.readouterr().out
 
 
+def test_callbacks_of_rounds_and_printed_results(capsys: pytest.CaptureFixture[str]) -> None:
+    """Each measurement has a number of its own, also at the end of a search, when the fastest are measured again."""
+
+    class Rounds(auto_scheduler.task_scheduler.TaskSchedulerCallback):
+        def pre_tune(self, task_scheduler: Any, task_id: int) -> None:
+            assert task_scheduler.task_cts[task_id] == 0
+
+        def post_tune(self, task_scheduler: Any, task_id: int) -> None:
+            assert task_scheduler.task_cts[task_id] == 1
+
+    auto_scheduler.TaskScheduler([task_of()], callbacks=[Rounds()]).tune(options(trials=1))
+    policy = auto_scheduler.SketchPolicy(task_of())
+    task_of().tune(auto_scheduler.TuningOptions(2, runner=Runner(), verbose=1), policy)
+    numbers = [line.split("\t")[0] for line in capsys.readouterr().out.splitlines()]
+    assert numbers
+    assert numbers == [f"No: {i + 1}" for i in range(len(numbers))]
+    policy.set_verbose(0)
+    task_of().tune(auto_scheduler.TuningOptions(2, runner=Runner(), verbose=1), policy)
+    assert not capsys.readouterr().out
+
+
+def test_runners_of_other_hosts() -> None:
+    runner = auto_scheduler.RPCRunner("h200", "127.0.0.1", 8786, n_parallel=2, number=5, min_repeat_ms=7)
+    fleet: Any = runner.options([], {})
+    assert isinstance(fleet, FleetRunner)
+    assert (fleet.key, fleet.address, fleet.n_parallel, fleet.number) == ("h200", "tcp://127.0.0.1:8786", 2, 5)
+    assert (fleet.repeat, fleet.min_repeat_ms) == (1, 7)
+    with pytest.raises(UserError, match="cannot run on other hosts"):
+        runner.run([], [])
+    with pytest.raises(UserError, match="the values of A are given"):
+        runner.options([], {"A": tw.nd.array(np.ones(4))})
+
+
+def test_states_evolve_towards_a_high_score() -> None:
+    class ByTile(auto_scheduler.cost_model.cost_model.PythonBasedModel):
+        """Scores the size of the innermost loop."""
+
+        def predict(self, task: Any, states: Any) -> list[float]:
+            return [float(int(state.stages[-1].iters[-1].range.extent)) for state in states]
+
+    task = auto_scheduler.SearchTask(func="sums of rows", args=(96, 64), target="llvm")
+    policy = auto_scheduler.SketchPolicy(task, ByTile())
+    initial = sorted(policy.sample_initial_population(), key=lambda state: ByTile().predict(task, [state]))[:8]
+    own = task.compute_dag.get_init_state()
+    found = policy.evolutionary_search([*initial, own], 5)
+    scores = ByTile().predict(task, found)
+    assert len(found) == len(set(found)) == 5
+    assert scores == sorted(scores, reverse=True)
+    assert scores[0] >= max(ByTile().predict(task, [*initial, own]))
+    assert policy.evolutionary_search([], 5) == []
+
+
+def test_the_best_lines_of_a_file_are_kept(tmp_path: Path) -> None:
+    task, other = task_of(), auto_scheduler.SearchTask(func="sums of rows", args=(8, 4), target="llvm")
+    log, best = tmp_path / "all.json", tmp_path / "best.json"
+    for of, steps, seconds in (
+        (task, [], 3.0),
+        (task, [["CR", 1]], 2.0),
+        (other, [], 5.0),
+        (task, [["CR", 1]] * 2, 4.0),
+    ):
+        given = auto_scheduler.MeasureInput(of, loop_state.State(steps, of.compute_dag))
+        auto_scheduler.save_records(log, [given], [auto_scheduler.MeasureResult((seconds,))])
+    for _ in range(2):
+        auto_scheduler.measure_record.distill_record_file(log, best)
+        assert sorted(result.mean for _, result in auto_scheduler.load_records(best)) == [2.0, 5.0]
+    reader = auto_scheduler.RecordReader(best)
+    reader.check_workload_key(reader.read_lines()[0])
+
+
 def test_rounds_go_to_the_task_that_gains_most() -> None:
     class Searched(auto_scheduler.SearchTask):
         """Measures each trial as half of the time of the one before, without running."""
@@ -332,6 +404,14 @@ def test_a_graph_prints_its_operations() -> None:
     assert [t.name for t in of_schedule.tensors] == ["A", "B"]
 
 
+def test_limits_of_the_target() -> None:
+    params = auto_scheduler.SearchTask(func=doubled, args=(8,), target="cuda -arch=sm_90").hardware_params
+    assert (params.max_threads_per_block, params.warp_size, params.max_vthread_extent) == (1024, 32, 8)
+    assert params.max_shared_memory_per_block >= 48 << 10
+    assert task_of().hardware_params.num_cores == os.cpu_count()
+    assert auto_scheduler.HardwareParams(3, target="llvm").num_cores == 3
+
+
 def test_the_early_functions() -> None:
     task = auto_scheduler.create_task(doubled, (8,), "llvm")
     s, args = auto_scheduler.auto_schedule(task)
@@ -353,5 +433,7 @@ def test_mistakes() -> None:
         auto_scheduler.SearchTask(func=doubled, args=(8,))
     with pytest.raises(UserError, match="are not the tensors of a computation"):
         auto_scheduler.ComputeDAG([1])
+    with pytest.raises(UserError, match="runner is 'remote'"):
+        task_of().tune(auto_scheduler.TuningOptions(1, runner="remote"))
     with pytest.raises(UserError, match="cannot be read"):
         list(auto_scheduler.load_records("/nowhere/log.json"))

@@ -73,6 +73,45 @@ def test_loops_are_split_fused_and_annotated() -> None:
     check(dag, state)
 
 
+def test_loops_have_the_names_of_the_legacy_api() -> None:
+    """The expected text is what TVM v0.14 prints for these steps: loops of one iteration are left out."""
+    dag, state, product, relu = begun()
+    state.split(relu, state[relu].iters[0], [3, 1, 2])
+    state.split(relu, state[relu].iters[4], [4], inner_to_outer=False)
+    loops = state[relu].iters
+    assert [loop.name for loop in loops] == ["i0.0", "i0.1", "i0.2", "i0.3", "i1.0", "i1.1"]
+    state.reorder(relu, [loops[i] for i in (0, 4, 1, 2, 3, 5)])
+    fused = state.fuse(relu, state[relu].iters[:2])
+    state.parallel(relu, fused)
+    state.pragma(relu, state[relu].iters[0], "auto_unroll_max_step$16")
+    state.split(relu, state[relu].iters[-1], [5])
+    state.compute_at(product, relu, state[relu].iters[0])
+    copied = state.copy()
+    assert (
+        str(copied)
+        == str(loop_state.State(state, dag))
+        == (
+            "Placeholder: A, B\n"
+            "compute auto_unroll: 16\n"
+            "parallel i0.0@i1.0@ (0,8)\n"
+            "  for i (None)\n"
+            "    for j (None)\n"
+            "      for k (None)\n"
+            "        C = ...\n"
+            "  for i0.1 (0,3)\n"
+            "    for i0.3 (0,2)\n"
+            "      for i1.1.1 (0,5)\n"
+            "        compute = ...\n"
+        )
+    )
+    s = te.create_schedule(dag.outputs)
+    stage = s[dag.outputs[0]]
+    _, inner = stage.split(stage.op.axis[0], factor=4)
+    stage.fuse(inner, stage.op.axis[1])
+    recorded = loop_state.State(s.recorded, dag)
+    assert [loop.name for loop in recorded[relu].iters] == ["i0.0", "i0.1@i1@"]
+
+
 def test_stages_move_and_have_copies() -> None:
     dag, state, product, relu = begun()
     state.split(relu, state[relu].iters[0], [4])
@@ -88,7 +127,9 @@ def test_stages_move_and_have_copies() -> None:
     state.compute_at(copy, product + 1, state[product + 1].iters[0])
     state.storage_align(copy, state[copy].iters[0], 8, 4)
     text = str(dag.infer_bound_from_state(state))
-    assert text.startswith("Placeholder: A, B\nfor i0 (0,12)\n  for i1 (0,20)\n    for i0.outer.c (0,1)\n")
+    assert text.startswith(
+        "Placeholder: A, B\nfor i0 (0,12)\n  for i1 (0,20)\n    A.global storage_offset: 4\n    for ax1 (0,30)\n"
+    )
     check(dag, state)
     state.compute_root(copy)
     check(dag, state)

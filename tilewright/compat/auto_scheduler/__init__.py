@@ -24,6 +24,7 @@ from .measure import (
     MeasureInput,
     MeasureResult,
     PythonBasedMeasureCallback,
+    RPCRunner,
 )
 from .measure_record import RecordReader, RecordToFile, load_best_record, load_records, save_records
 from .search_policy import (
@@ -42,7 +43,7 @@ __all__ = [
     "ComputeDAG", "CostModel", "EmptyPolicy", "HardwareParams", "LayoutRewriteOption", "LocalBuilder",
     "LocalRPCMeasureContext", "LocalRunner", "LogEstimatedLatency", "MeasureErrorNo", "MeasureInput",
     "MeasureResult", "PreloadCustomSketchRule", "PreloadMeasuredStates", "PrintTableInfo",
-    "PythonBasedMeasureCallback", "PythonBasedModel", "RandomModel", "RecordReader", "RecordToFile",
+    "PythonBasedMeasureCallback", "PythonBasedModel", "RPCRunner", "RandomModel", "RecordReader", "RecordToFile",
     "SearchCallback", "SearchPolicy", "SearchTask", "SketchPolicy", "State", "TaskScheduler", "TuningOptions",
     "XGBModel", "auto_schedule", "compute_dag", "cost_model", "create_task", "get_shape_from_rewritten_layout",
     "layout_rewrite", "load_best_record", "load_records", "loop_state", "make_workload_key", "measure",

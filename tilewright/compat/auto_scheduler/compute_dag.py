@@ -131,6 +131,10 @@ class ComputeDAG:
             return own.schedule(), self.tensors
         return State(own, other).schedule(), other.tensors
 
+    def rewrite_layout_from_state(self, state: State) -> ComputeDAG:
+        """Return the graph with inputs in the layouts of a state's loops, as far as the steps are of the legacy API."""
+        return self._rewritten(self._own(state)) or self
+
     def _rewritten(self, state: State) -> ComputeDAG | None:
         """The graph with inputs in the layouts of a state's loops; None if no such layout exists."""
         stages = {op: stage for op, stage in state.loops_of(self.ops).items() if isinstance(op, ComputeOp)}

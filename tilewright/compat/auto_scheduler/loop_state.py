@@ -20,6 +20,7 @@ from ...tensor.axis import AxisKind, IterVar, Range
 from ...tensor.tensor import Operation
 from .transform_step import ANNOTATIONS, STEPS, NumberedSchedule
 
+_NOTES = ("auto_unroll", "storage_offset")
 _KINDS = {LoopKind.UNROLLED: "unroll", LoopKind.VECTORIZED: "vectorize", LoopKind.PARALLEL: "parallel"}
 
 
@@ -155,7 +156,8 @@ class State:
     def _stage(self, stage: StageHandle) -> Stage:
         place = stage.placement
         ranges = self._bounds or (loop_layout(stage.value)[0] if not isinstance(place, At) else {})
-        loops = tuple(_iterator(stage, axis, ranges) for axis in stage.leaf_iter_vars)
+        name_of = self._schedule.name_of
+        loops = tuple(_iterator(stage, axis, ranges, name_of(stage, axis)) for axis in stage.leaf_iter_vars)
         where = "inlined" if isinstance(place, Inlined) else "iter" if isinstance(place, At) else "root"
         return Stage(stage.op, int(not stage.value.is_placeholder), loops, Stage.COMPUTE_AT_TRANS_TABLE[where])
 
@@ -184,14 +186,16 @@ class State:
 
     def _loop(self, stage: Any, iterator: Any) -> int:
         """The number of a loop of a stage."""
-        leaves = self._schedule.stages[self._schedule.number(stage)].leaf_iter_vars
+        handle = self._schedule.stages[self._schedule.number(stage)]
+        leaves = handle.leaf_iter_vars
         axis = iterator.axis if isinstance(iterator, Iterator) else None
         place = next((i for i, leaf in enumerate(leaves) if leaf is axis), None)
         if place is None:
             raise UserError(
                 f"{getattr(iterator, 'name', iterator)!r} is no loop of stage {self[stage].op.name!r}",
                 primitive="State",
-                fix="use one of state[stage].iters: " + ", ".join(leaf.name for leaf in leaves),
+                fix="use one of state[stage].iters: "
+                + ", ".join(self._schedule.name_of(handle, leaf) for leaf in leaves),
             )
         return place
 
@@ -297,18 +301,23 @@ class State:
     # Text
 
     def __str__(self) -> str:
+        """The loops of all stages as text, in the form of the legacy API; loops of one iteration are left out."""
         stages = self._schedule.stages
         inputs = ", ".join(stage.op.name for stage in stages if stage.value.is_placeholder)
         roots = (s for s in stages if not s.value.is_placeholder and not isinstance(s.placement, (At, Inlined)))
-        return "\n".join([f"Placeholder: {inputs}", *(line for stage in roots for line in self._lines(stage, 0))])
+        lines = [f"Placeholder: {inputs}", *(line for stage in roots for line in self._lines(stage, 0))]
+        return "".join(f"{line}\n" for line in lines)
 
     def _lines(self, stage: StageHandle, depth: int) -> Yields[str]:
         """The loops of a stage as text, with the stages that are computed inside them."""
+        notes = self._schedule.notes.get(stage.id, {})
+        yield from (f"{'  ' * depth}{stage.op.name} {key}: {notes[key]}" for key in _NOTES if notes.get(key))
         for loop in self._stage(stage).iters:
             kind = "for" if not loop.annotation else ANNOTATIONS[loop.annotation]
-            range_ = "(None)" if loop.range is None else f"(0,{loop.range.extent})"
-            yield f"{'  ' * depth}{kind} {loop.name} {range_}"
-            depth += 1
+            extent = None if loop.range is None else getattr(loop.range.extent, "value", loop.range.extent)
+            if extent != 1:
+                yield f"{'  ' * depth}{kind} {loop.name} {'(None)' if extent is None else f'(0,{extent})'}"
+                depth += 1
             for other in self._schedule.stages:
                 place = other.placement
                 if isinstance(place, At) and place.stage == stage.id and place.axis is loop.axis:
@@ -316,7 +325,7 @@ class State:
         yield f"{'  ' * depth}{stage.op.name} = ..."
 
 
-def _iterator(stage: StageHandle, axis: IterVar, ranges: Mapping[IterVar, Range]) -> Iterator:
+def _iterator(stage: StageHandle, axis: IterVar, ranges: Mapping[IterVar, Range], title: str) -> Iterator:
     annotation = stage.value.annotation(axis)
     name = _KINDS.get(annotation.kind, "none")
     if annotation.thread is not None and annotation.thread.thread is not None:
@@ -325,7 +334,7 @@ def _iterator(stage: StageHandle, axis: IterVar, ranges: Mapping[IterVar, Range]
         name = "tensorize"
     kind = "mixed" if axis in stage.value.mixed else "reduction" if axis.kind is AxisKind.REDUCE else "spatial"
     kinds = Iterator.ITER_KIND_TRANS_TABLE
-    return Iterator(axis.name, ranges.get(axis), kinds[kind], State.ANNOTATION_TRANS_TABLE[name], axis)
+    return Iterator(title, ranges.get(axis), kinds[kind], State.ANNOTATION_TRANS_TABLE[name], axis)
 
 
 StateObject = State

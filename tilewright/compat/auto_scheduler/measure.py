@@ -13,6 +13,7 @@ import numpy as np
 from ... import nd
 from ...core.errors import UserError
 from ...driver import build
+from ...fleet.option import RPCRunner as FleetRunner
 from ...measure import option
 from ...measure.outcome import MeasureErrorNo as MeasureErrorNo
 from ...measure.outcome import MeasureResult as TunedResult
@@ -175,6 +176,52 @@ class LocalRunner:
             cache_flush_bytes=_FLUSH if self.enable_cpu_cache_flush and not task.target.is_gpu else 0,
         )  # fmt: skip
         return tuple(evaluate(*arrays).results)
+
+
+class RPCRunner(LocalRunner):
+    """Run on the workers of a Dask scheduler: `key` names the devices, as for `autotvm.RPCRunner`.
+
+    `priority` and `device` have no effect. States that a script makes itself run on this machine only.
+    """
+
+    def __init__(
+        self,
+        key: str,
+        host: str,
+        port: int | None = None,
+        priority: int = 1,
+        n_parallel: int = 1,
+        timeout: float = 10,
+        number: int = 3,
+        repeat: int = 1,
+        min_repeat_ms: int = 100,
+        cooldown_interval: float = 0.0,
+        enable_cpu_cache_flush: bool = False,
+        device: int = 0,
+    ) -> None:
+        super().__init__(timeout, number, repeat, min_repeat_ms, cooldown_interval, enable_cpu_cache_flush, device)
+        self.fleet = FleetRunner(
+            key, host, port, priority, timeout, n_parallel, number, repeat, min_repeat_ms, cooldown_interval,
+            enable_cpu_cache_flush,
+        )  # fmt: skip
+
+    def options(self, args: Sequence[Tensor], inputs: Mapping[str, Any]) -> option.LocalRunner:
+        if inputs:
+            raise UserError(
+                f"the values of {', '.join(inputs)} are given, and runs are on other hosts",
+                primitive="RPCRunner",
+                fix="measure tasks with task_inputs by auto_scheduler.LocalRunner()",
+            )
+        return self.fleet
+
+    def run(
+        self, measure_inputs: Sequence[MeasureInput], build_results: Sequence[BuildResult], verbose: int = 1
+    ) -> list[MeasureResult]:
+        raise UserError(
+            "a state that a script has made or a rule of its own cannot run on other hosts",
+            primitive="RPCRunner",
+            fix="use auto_scheduler.LocalRunner(), or tune a task without rules",
+        )
 
 
 def recover_measure_input(given: MeasureInput, rebuild_state: bool = False) -> MeasureInput:

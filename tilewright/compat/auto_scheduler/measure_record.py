@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ...core.errors import UserError, warn_caller
+from ...core.files import replacing
 from ...core.paths import file_path
 from ...core.target import Target
 from ...core.text import quantity
@@ -18,6 +19,7 @@ from .compute_dag import Workload
 from .loop_state import State
 from .measure import MeasureInput, MeasureResult, PythonBasedMeasureCallback
 from .transform_step import STEPS
+from .workload_registry import workload_key_to_tensors
 
 VERSION = "tilewright 1"
 Pair = tuple[MeasureInput, MeasureResult]
@@ -45,6 +47,11 @@ class RecordReader:
         """Return the inputs and the results of the lines."""
         pairs = list(self)[skip_lines:][:max_lines]
         return [given for given, _ in pairs], [result for _, result in pairs]
+
+    def check_workload_key(self, inputs: Sequence[MeasureInput]) -> None:
+        """Raise UserError if the function of an input's key is not registered."""
+        for given in inputs:
+            workload_key_to_tensors(given.task.workload_key)
 
     def __iter__(self) -> Iterator[Pair]:
         yield from load_records(self.filename)
@@ -148,6 +155,18 @@ def load_best_record(
         if workload_key in (None, pair[0].task.workload_key) and kind in (None, pair[0].task.target.kind)
     ]
     return best_pair(pairs) or (None, None)
+
+
+def distill_record_file(in_file: Any, out_file: Any) -> None:
+    """Write the best measurement of each key and kind of target in a file to another file, with those in that file."""
+    target = file_path(out_file, "distill_record_file", "best.json")
+    pairs = [*load_records(in_file), *(load_records(target) if target.exists() else ())]
+    workloads: dict[tuple[str, str], list[Pair]] = {}
+    for given, result in pairs:
+        workloads.setdefault((given.task.workload_key, given.task.target.kind), []).append((given, result))
+    found = [pair for pair in map(best_pair, workloads.values()) if pair is not None]
+    with replacing(target) as file:
+        file.write("".join(f"{dump_record_to_string(*pair)}\n" for pair in found).encode())
 
 
 def best_pair(pairs: Iterable[Pair]) -> Pair | None:

@@ -21,13 +21,16 @@ from ...measure.outcome import Measured, Outcome, RunFailed
 from ...tune.records.format import Notes, decode, encode
 from ...tune.session.trials import Trial
 from ...tune.session.turns import measure_in_turns
+from ...tune.space.space import Space
 from .cost_model import CostModel, RandomModel
 from .loop_state import State
-from .measure import BuildResult, LocalBuilder, LocalRunner, MeasureInput, MeasureResult
+from .measure import BuildResult, LocalBuilder, LocalRunner, MeasureInput, MeasureResult, RPCRunner
 from .measure_record import best_pair, load_records
 
 _CONFIRMED = 3
 """The fastest states that are measured again at the end."""
+_GENERATIONS = 4
+"""The generations of an evolutionary search, as in the legacy API."""
 _SAMPLES = 50
 """Random configurations of each way in an initial population."""
 
@@ -78,10 +81,16 @@ class SearchPolicy:
         self.measured: dict[State, MeasureResult] = {}
         self._inputs: dict[State, MeasureInput] = {}
         self.rules: list[PreloadCustomSketchRule] = []
+        self.verbose, self.count = 1, 0
+        """Whether results are printed, and the number of measurements so far."""
         self.records: list[str] = []
         """The lines of `tw.auto_schedule`'s log for measurements, from which the next search resumes."""
         for callback in init_search_callbacks or ():
             callback.callback(self)
+
+    def set_verbose(self, verbose: int) -> None:
+        """Set whether searches of this policy print their results."""
+        self.verbose = verbose
 
     def generate_sketches(self, print_for_debug: bool = False) -> list[State]:
         """Return the schedules of rules as states: of the script's own rules, if it has such rules."""
@@ -194,12 +203,13 @@ class SearchPolicy:
     def hear(self, given: MeasureInput, result: MeasureResult, callbacks: Sequence[Any], verbose: int) -> None:
         """Keep a measurement, and hand it to the callbacks."""
         self.keep(given, result)
+        self.count += 1
         for callback in callbacks:
             callback.callback(self, [given], [result])
-        if verbose:
+        if verbose and self.verbose:
             flop = self.task.compute_dag.flop_ct
             speed = f"{flop / result.mean / 1e9:.2f}" if not result.error_no else "0.00"
-            print(f"No: {len(self.measured)}\tGFLOPS: {speed}\tresults: {result}", flush=True)
+            print(f"No: {self.count}\tGFLOPS: {speed}\tresults: {result}", flush=True)
 
 
 class EmptyPolicy(SearchPolicy):
@@ -227,6 +237,8 @@ class SketchPolicy(SearchPolicy):
     ) -> None:
         super().__init__(task, init_search_callbacks)
         self.program_cost_model, self.verbose = program_cost_model or RandomModel(), verbose
+        self._places: dict[State, tuple[int, int]] = {}
+        """The number of the way and the index of the configuration that a state comes from."""
 
     @cached_property
     def _program(self) -> AutomaticProgram:
@@ -248,19 +260,51 @@ class SketchPolicy(SearchPolicy):
 
     def sample_initial_population(self) -> list[State]:
         """Return the states of random configurations of each way to schedule the task."""
-        dag, program = self.task.compute_dag, self._program
         found: dict[State, None] = {}
-        for ways in program.alternatives():
-            template = AutomaticTemplate(program, ways, arguments(dag.tensors, dag.stored))
-            space = template.declare((), program.target).space
+        for way, (_, space) in enumerate(self._spaces):
             if len(space) > 4 * _SAMPLES:
                 places = space.sample_ints(_SAMPLES)
             else:
                 places = [i for i in range(space.range_length if space.knobs else 0) if space.is_index_valid(i)]
             for index in places[:_SAMPLES]:
-                with suppress(UserError):
-                    found[State(template.instantiate(space.get(index), (), None)[0].recorded, dag)] = None
+                if (state := self._state(way, index)) is not None:
+                    found[state] = None
         return list(found) or [self.scheduled(0)]
+
+    @cached_property
+    def _spaces(self) -> list[tuple[AutomaticTemplate, Space]]:
+        """The template and the space of each way to schedule the task."""
+        dag, program = self.task.compute_dag, self._program
+        args = arguments(dag.tensors, dag.stored)
+        templates = [AutomaticTemplate(program, ways, args) for ways in program.alternatives()]
+        return [(template, template.declare((), program.target).space) for template in templates]
+
+    def _state(self, way: int, index: int) -> State | None:
+        """The state of a configuration; None if it has no schedule."""
+        template, space = self._spaces[way]
+        with suppress(UserError):
+            state = State(template.instantiate(space.get(index), (), None)[0].recorded, self.task.compute_dag)
+            self._places[state] = way, index
+            return state
+        return None
+
+    def evolutionary_search(self, init_populations: Sequence[State], out_size: int) -> list[State]:
+        """Return the states with the highest scores of the policy's cost model, after some generations.
+
+        The children of a state differ from it in one choice of its configuration. States of `sample_initial_population`
+        and their children have children; others, such as states of a script, only compete.
+        """
+        population = list(dict.fromkeys(init_populations))
+        for _ in range(_GENERATIONS):
+            population = self._fittest(population, max(out_size, len(init_populations)))
+            parents = [self._places[state] for state in population if state in self._places]
+            children = [self._state(way, self._spaces[way][1].random_walk(index)) for way, index in parents]
+            population = list(dict.fromkeys([*population, *filter(None, children)]))
+        return self._fittest(population, out_size)
+
+    def _fittest(self, states: Sequence[State], count: int) -> list[State]:
+        scores = self.program_cost_model.predict(self.task, states) if states else []
+        return [states[i] for i in sorted(range(len(states)), key=lambda i: -float(scores[i]))[:count]]
 
     def search(
         self,
@@ -271,8 +315,10 @@ class SketchPolicy(SearchPolicy):
         early_stopping: int | None = None,
     ) -> State:
         dag, inputs, program = self.task.compute_dag, self.task.task_inputs, self._program
-        is_own = bool(self.rules) or type(runner).run is not LocalRunner.run
-        if is_own or not self._has_choices or (num_measure_trials < 2 and not self.measured):
+        is_remote = type(runner) is RPCRunner
+        is_own = bool(self.rules) or not (is_remote or type(runner).run is LocalRunner.run)
+        is_one = not self._has_choices or (num_measure_trials < 2 and not self.measured)
+        if is_own or (is_one and not is_remote):
             return super().search(num_measure_trials, runner, callbacks, verbose)
         args = arguments(dag.tensors, dag.stored)
 

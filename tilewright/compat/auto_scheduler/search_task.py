@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,10 @@ from .workload_registry import (
 
 @dataclass
 class HardwareParams:
-    """Limits of the hardware under the legacy names; the target's own limits apply here."""
+    """Limits of the hardware under the legacy names: by default, the limits of `target`.
+
+    They describe the hardware to a script. A search reads the limits of the task's target: "cuda -max_num_threads=512".
+    """
 
     num_cores: int | None = None
     vector_unit_bytes: int | None = None
@@ -40,6 +44,20 @@ class HardwareParams:
     warp_size: int | None = None
     target: Any = None
     target_host: Any = None
+
+    def __post_init__(self) -> None:
+        if self.target is None:
+            return
+        target = Target.parse(self.target)
+        limits = (os.cpu_count(), 64, target.hardware.cache_line, 0, 0, 0, 0, 0)
+        if target.is_gpu:
+            limits = (
+                -1, target.hardware.vector_bytes, target.hardware.cache_line, target.shared_bytes, 2**31 - 1,
+                target.max_threads_per_block, max(1, target.warp_size // 4), target.warp_size,
+            )  # fmt: skip
+        for each, limit in zip(fields(self), limits, strict=False):
+            if getattr(self, each.name) is None:
+                setattr(self, each.name, limit)
 
 
 @dataclass
@@ -99,7 +117,7 @@ class SearchTask(Workload):
             dag, key, plain.with_host(target_host) if target_host else plain, layout_rewrite_option, list(given)
         )
         self.target_host, self.desc = target_host, desc
-        self.hardware_params = hardware_params or HardwareParams()
+        self.hardware_params = hardware_params or HardwareParams(target=self.target)
 
     def __setstate__(self, state: Mapping[str, Any]) -> None:
         vars(self).update(state)
@@ -111,7 +129,13 @@ class SearchTask(Workload):
             raise UserError(
                 "no trial is asked for", primitive="tune", fix="TuningOptions(num_measure_trials=64), or apply_best"
             )
-        runner = tuning_options.runner if isinstance(tuning_options.runner, LocalRunner) else LocalRunner()
+        runner = LocalRunner() if tuning_options.runner == "local" else tuning_options.runner
+        if not isinstance(runner, LocalRunner):
+            raise UserError(
+                f"runner is {runner!r}",
+                primitive="TuningOptions",
+                fix='use "local", auto_scheduler.LocalRunner(...) or auto_scheduler.RPCRunner(key, host, port)',
+            )
         policy = search_policy or SketchPolicy(self)
         callbacks = tuning_options.measure_callbacks or ()
         stop = tuning_options.early_stopping

@@ -13,7 +13,17 @@ from .search_policy import PreloadMeasuredStates, SketchPolicy
 from .search_task import SearchTask, TuningOptions
 
 
-class PrintTableInfo:
+class TaskSchedulerCallback:
+    """Is called before and after each round of a task; a subclass overrides the methods."""
+
+    def pre_tune(self, task_scheduler: TaskScheduler, task_id: int) -> None:
+        """Take the scheduler and the number of the task before a round."""
+
+    def post_tune(self, task_scheduler: TaskScheduler, task_id: int) -> None:
+        """Take the scheduler and the number of the task after a round."""
+
+
+class PrintTableInfo(TaskSchedulerCallback):
     """Prints a table of the tasks after each of them."""
 
     def post_tune(self, task_scheduler: TaskScheduler, task_id: int) -> None:
@@ -26,7 +36,7 @@ class PrintTableInfo:
         print("\n".join(table(heads, rows)))
 
 
-class LogEstimatedLatency:
+class LogEstimatedLatency(TaskSchedulerCallback):
     """Appends the weighted sum of the tasks' latencies to a file after each of them."""
 
     def __init__(self, log_file: str) -> None:
@@ -91,6 +101,8 @@ class TaskScheduler:
             i = self._next(waiting)
             share = min(left, round_)
             policy, known = policies[i], len(policies[i].measured)
+            for callback in (each for each in self.callbacks if hasattr(each, "pre_tune")):
+                callback.pre_tune(self, i)
             self.tasks[i].tune(replace(tune_option, num_measure_trials=share), policy)
             self.task_cts[i] += 1
             left -= share

@@ -12,6 +12,7 @@ from typing import Any
 from ...core.errors import UserError, warn_caller
 from ...runtime.packed import get_global_func
 from ...schedule.handle import ScheduleHandle, StageHandle
+from ...schedule.relations import Fuse, Split
 from ...tensor.axis import IterVar, thread_axis
 from ...tensor.tensor import Operation
 
@@ -35,17 +36,33 @@ class NumberedSchedule:
         self.steps: list[list[Any]] = []
         self.cached: dict[int, int] = {}
         """The id of the stage that computes a stage in nearer memory, by that stage's id."""
+        self.names: dict[IterVar, str] = {}
+        """The legacy names of loops that steps made: i.0 and i.1 are parts of i, and i@j@ is a fusion."""
+        self.notes: dict[int, dict[str, int]] = {}
+        """The largest unrolled steps and the offset of the storage, by the id of the stage."""
 
     def copy(self) -> NumberedSchedule:
         """Return a new schedule with the same steps."""
         made = NumberedSchedule(self.schedule.copy(), ())
         made.order, made.steps, made.cached = list(self.order), list(self.steps), dict(self.cached)
+        made.names, made.notes = dict(self.names), {key: dict(value) for key, value in self.notes.items()}
         return made
 
     @property
     def stages(self) -> list[StageHandle]:
         """The stages by number."""
         return [StageHandle(self.schedule, i) for i in self.order]
+
+    def name_of(self, stage: StageHandle, axis: IterVar) -> str:
+        """Return the legacy name of a loop."""
+        if axis in self.names:
+            return self.names[axis]
+        for relation in stage.value.relations:
+            if isinstance(relation, Split) and axis in (relation.outer, relation.inner):
+                return f"{self.name_of(stage, relation.parent)}.{int(axis is relation.inner)}"
+            if isinstance(relation, Fuse) and axis is relation.fused:
+                return "".join(f"{self.name_of(stage, part)}@" for part in (relation.outer, relation.inner))
+        return axis.name
 
     def number(self, item: Any) -> int:
         """The number of the stage of a tensor or an operation; a number is itself."""
@@ -109,7 +126,7 @@ class NumberedSchedule:
 
 
 def _split(
-    _: NumberedSchedule, stage: StageHandle, loop: int, extent: Any, lengths: Sequence[int], from_inner: Any = True
+    s: NumberedSchedule, stage: StageHandle, loop: int, extent: Any, lengths: Sequence[int], from_inner: Any = True
 ) -> list[IterVar]:
     if not all(isinstance(length, int) and length > 0 for length in lengths):
         raise UserError(
@@ -118,11 +135,22 @@ def _split(
             fix="give whole numbers from 1 on",
         )
     found, rest = list[IterVar](), stage.leaf_iter_vars[loop]
+    name = s.name_of(stage, rest)
     for length in reversed(lengths) if from_inner else lengths:
         outer, inner = stage.split(rest, factor=length) if from_inner else stage.split(rest, nparts=length)
         rest, part = (outer, inner) if from_inner else (inner, outer)
         found.append(part)
-    return [rest, *reversed(found)] if from_inner else [*found, rest]
+    parts = [rest, *reversed(found)] if from_inner else [*found, rest]
+    s.names.update((part, f"{name}.{i}") for i, part in enumerate(parts))
+    return parts
+
+
+def _fuse(s: NumberedSchedule, stage: StageHandle, loops: Sequence[int]) -> IterVar:
+    parts = [stage.leaf_iter_vars[i] for i in loops]
+    name = "".join(f"{s.name_of(stage, part)}@" for part in parts)
+    fused: IterVar = stage.fuse(*parts)
+    s.names[fused] = name
+    return fused
 
 
 def _lengths_behind(lengths: Sequence[int], count: int) -> list[int]:
@@ -161,13 +189,16 @@ def _annotate(_: NumberedSchedule, stage: StageHandle, loop: int, annotation: in
         stage.bind(axis, thread_axis(name))
 
 
-def _pragma(_: NumberedSchedule, stage: StageHandle, loop: int, text: str) -> None:
+def _pragma(s: NumberedSchedule, stage: StageHandle, loop: int, text: str) -> None:
     name, _sign, value = text.partition("$")
     stage.pragma(stage.leaf_iter_vars[loop], name, int(value) if value.isdecimal() else value or None)
+    if name == "auto_unroll_max_step" and value.isdecimal():
+        s.notes.setdefault(stage.id, {})["auto_unroll"] = int(value)
 
 
-def _storage_align(_: NumberedSchedule, stage: StageHandle, loop: int, factor: int, offset: int) -> None:
+def _storage_align(s: NumberedSchedule, stage: StageHandle, loop: int, factor: int, offset: int) -> None:
     axis = stage.leaf_iter_vars[loop]
+    s.notes.setdefault(stage.id, {})["storage_offset"] = offset
     if axis in stage.op.axis:
         stage.storage_align(axis, factor, offset)
     else:
@@ -205,7 +236,7 @@ STEPS: dict[str, Apply] = {
     "CR": lambda _, stage: stage.compute_root(),
     "FFSP": _follow_fused_split,
     "FSP": _follow_split,
-    "FU": lambda _, stage, loops: stage.fuse(*(stage.leaf_iter_vars[i] for i in loops)),
+    "FU": _fuse,
     "PR": _pragma,
     "RE": lambda _, stage, loops: stage.reorder(*(stage.leaf_iter_vars[i] for i in loops)),
     "RF": _rfactor,

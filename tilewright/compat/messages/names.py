@@ -220,7 +220,9 @@ INSTEAD: dict[str, dict[str, str]] = {
         "feature": "state.stages and str(state): no features are extracted, since the machine model reads schedules",
         **dict.fromkeys(("relay_integration", "extract_tasks", "dispatcher", "DispatchContext"), _GRAPHS),
         **dict.fromkeys(("ApplyHistoryBest", "ApplyHistoryBestOrSample", "is_auto_scheduler_enabled"), _GRAPHS),
-        **dict.fromkeys(("RPCRunner", "ProgramRunner", "ProgramBuilder"), "auto_scheduler.LocalRunner()"),
+        **dict.fromkeys(("ProgramRunner", "ProgramBuilder", "ProgramMeasurer"), "auto_scheduler.LocalRunner()"),
+        "MeasureCallback": "auto_scheduler.PythonBasedMeasureCallback",
+        "register_task_input_check_func": 'auto_scheduler.SearchTask(..., task_inputs={"name": array})',
         "_ffi_api": "the functions of auto_scheduler: there is no C++ library behind them",
     },
     "autotvm": {
