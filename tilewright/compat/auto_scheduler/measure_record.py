@@ -158,7 +158,7 @@ def load_best_record(
 
 
 def distill_record_file(in_file: Any, out_file: Any) -> None:
-    """Write the best measurement of each key and kind of target in a file to another file, with those in that file."""
+    """Write the best measurements of two files, for each key and kind of target, to the second file."""
     target = file_path(out_file, "distill_record_file", "best.json")
     pairs = [*load_records(in_file), *(load_records(target) if target.exists() else ())]
     workloads: dict[tuple[str, str], list[Pair]] = {}
