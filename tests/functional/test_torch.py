@@ -175,6 +175,11 @@ MISTAKES: list[Callable[[Any], Any]] = [
     lambda x: tw.conv2d(x, DENSE, layout=3),
     lambda x: tw.conv2d(x, DENSE, precision=3),
     lambda x: tw.conv2d(x, DENSE[0]),
+    lambda x: tw.conv2d(x, DENSE[:, :5]),
+    lambda x: tw.conv2d(x, DENSE, groups=5),
+    lambda x: tw.depthwise_conv2d(x, DENSE),
+    lambda x: tw.conv2d(x[..., :2], DENSE),
+    lambda x: tw.conv_transpose2d(x, DENSE.movedim(0, 1), padding=40),
     lambda x: tw.conv2d(x, DENSE, torch.ones(3)),
     lambda x: tw.conv2d(x, DENSE, padding=1, out=torch.empty(2, 8, 9, 10, dtype=torch.float64)),
     lambda x: tw.conv2d(x, DENSE, out=torch.empty(1, 1, 1, 1)),
@@ -192,6 +197,16 @@ def test_a_mistake_is_told_in_the_same_words_with_a_gradient(call: Callable[[Any
     with pytest.raises(UserError) as caught:
         call(X.clone().requires_grad_())
     assert str(caught.value) == str(plain.value)
+
+
+def test_a_mistake_is_told_for_symbolic_sizes() -> None:
+    from torch._subclasses import FakeTensorMode
+    from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatelessSymbolicContext
+
+    symbolic = StatelessSymbolicContext(dynamic_sizes=[DimDynamic.DYNAMIC] * 4)
+    for call in MISTAKES:
+        with FakeTensorMode(shape_env=ShapeEnv(), allow_non_fake_inputs=True) as mode, pytest.raises(UserError):
+            call(mode.from_tensor(X, symbolic_context=symbolic))
 
 
 POOLINGS = [

@@ -61,8 +61,9 @@ def _escape(c: str) -> str:
 
 
 def quantity(count: int, noun: str, plural: str = "") -> str:
-    """Return a count with its noun: "1 dimension", "2 dimensions", "3 indices"."""
-    return f"{count:,} {noun if count == 1 else plural or noun + 's'}"
+    """Return a count with its noun: "1 dimension", "2 dimensions", "3 indices"; PyTorch's symbolic sizes by name."""
+    number = f"{count:,}" if isinstance(count, int) else f"{count}"
+    return f"{number} {noun if count == 1 else plural or noun + 's'}"
 
 
 def kind_of(value: object) -> str:
