@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 from functools import partial
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ import pytest
 import tilewright as tw
 from tests.auto.programs import (
     PROGRAMS,
+    argmax,
     box_blur,
     column_sums,
     group_norm,
@@ -30,7 +32,8 @@ from tests.auto.programs import (
 from tests.auto.test_auto_schedule import check
 from tilewright import te
 from tilewright.auto import search
-from tilewright.auto.program import AutomaticProgram, AutomaticTemplate
+from tilewright.auto.program import AutomaticProgram, AutomaticTemplate, unfit
+from tilewright.auto.ways import Way
 from tilewright.cli.log import merge_logs
 from tilewright.core.target import Target
 from tilewright.fleet.option import RPCRunner
@@ -98,6 +101,34 @@ def test_plain_reductions_have_candidates(declare: Any) -> None:
     assert len(way.space) > 3
     for index in range(0, len(way.space), 5):
         check(program, automatic.schedule([way], way.space.get(index)), "llvm")
+
+
+@pytest.mark.parametrize("target", ["cuda -arch=sm_75", "cuda -arch=sm_90", "opencl"])
+def test_candidates_fit_a_block(target: str) -> None:
+    """Threads and shared memory: the candidate with the largest choices, for each set of choices left to extents."""
+    for declare in (row_sums, column_sums, argmax, partial(softmax, 64, 16384), group_norm, box_blur):
+        args, _ = declare()
+        program = AutomaticProgram([args[-1].op], Target(target))
+        for at, ways in enumerate(program.ways):
+            for way in (way for way in ways if way.space.knobs and way.model is None):
+                chosen = [each[0] for each in program.ways]
+                chosen[at] = way
+                for index in _largest(way):
+                    s = program.begun(chosen)
+                    for each in chosen:
+                        each.apply(s, way.space.get(index) if each is way else each.chosen)
+                    assert not unfit(s, program.target)
+
+
+def _largest(way: Way) -> list[int]:
+    """Return the candidate with the largest product of choices, for each set of knobs that are 0."""
+    found: dict[tuple[str, ...], tuple[int, int]] = {}
+    for index in way.space:
+        values = {k: c.val for k, c in way.space.get(index).items() if isinstance(c.val, int)}
+        size = prod(value or 1 for value in values.values())
+        zeros = tuple(name for name, value in values.items() if not value)
+        found[zeros] = max(found.get(zeros, (0, 0)), (size, index))
+    return [index for _, index in found.values()]
 
 
 @pytest.mark.parametrize("declare", [group_norm, total])

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from ..core.divisors import power_of_two
+from ..core.hardware import MemoryScope
 from ..core.target import Target
 from ..expr.nodes import IntImm
 from ..expr.traverse import loads, variables
@@ -29,6 +30,8 @@ _ROW_THREADS = 256
 """Threads per row, unless its elements need more registers, or there are fewer rows than multiprocessors."""
 _MOST_SHARED_BYTES = 64 << 10
 """The most bytes of shared memory for the rows of a block, so that three blocks share a multiprocessor."""
+_PARTIAL_SHARED_BYTES = 1 << 10
+"""Bytes of shared memory for the partial results of a block."""
 
 
 @dataclass(frozen=True)
@@ -72,16 +75,19 @@ def default_tile(flow: Dataflow, kernel: FusedKernel, target: Target) -> RowTile
             few *= 2
         across = few
     tile = RowTile(across, max(1, 128 // across) if many else 1, vector)
-    return replace(tile, keep=memories(flow, kernel, tile)[0])
+    if not _shares_evenly(kernel, tile):
+        tile = replace(tile, rows=1)
+    return replace(tile, keep=memories(flow, kernel, target, tile)[0])
 
 
-def memories(flow: Dataflow, kernel: FusedKernel, tile: RowTile) -> list[str]:
+def memories(flow: Dataflow, kernel: FusedKernel, target: Target, tile: RowTile) -> list[str]:
     """Return the memories with room for rows that several stages read, the nearest first; the last one is none."""
     inputs = row_inputs(flow, kernel)
     rows = [prod(map(extent_of, tensor.shape)) // max(kernel.row_count, 1) * tensor.dtype.bytes for tensor in inputs]
     known_sizes = all(isinstance(e, IntImm) for tensor in inputs for e in tensor.shape)
     found = ["local"] if 0 < _held(kernel, inputs, tile) <= _MOST_HELD_REGISTERS else []
-    if inputs and known_sizes and sum(rows) * tile.rows <= _MOST_SHARED_BYTES:
+    room = min(_MOST_SHARED_BYTES, target.hardware.memory(MemoryScope.SHARED).most - _PARTIAL_SHARED_BYTES)
+    if inputs and known_sizes and sum(rows) * tile.rows <= room:
         found.append("shared")
     return [*found, ""]
 
@@ -100,7 +106,19 @@ def _held(kernel: FusedKernel, inputs: Sequence[Tensor], tile: RowTile) -> int:
 
 def is_possible(flow: Dataflow, kernel: FusedKernel, target: Target, tile: RowTile) -> bool:
     """Return whether a tile fits a block, and its memory has room for the rows that it keeps."""
-    return tile.across * tile.rows <= target.max_threads_per_block and tile.keep in memories(flow, kernel, tile)
+    has_threads = tile.across * tile.rows <= target.max_threads_per_block
+    return has_threads and _shares_evenly(kernel, tile) and tile.keep in memories(flow, kernel, target, tile)
+
+
+def _shares_evenly(kernel: FusedKernel, tile: RowTile) -> bool:
+    """Return whether a block has one row, or rows begin with a thread.
+
+    If rows are parts of an axis and the threads do not divide them, a thread's elements may be in two rows.
+    """
+    if tile.rows == 1 or all(divisor == 1 for _, divisor in kernel.rows):
+        return True
+    whole = known_total(kernel.out.axis)
+    return whole is not None and whole // max(kernel.row_count, 1) % (tile.across * tile.vector) == 0
 
 
 def inner_axes(kernel: FusedKernel) -> list[IterVar]:

@@ -13,7 +13,7 @@ from ..tensor.tensor import ComputeOp
 from ..topi.schedules.blocked import BY_EXTENTS, ProcessorTile, fits_blocks
 from ..topi.schedules.injective import one_element_each
 from ..topi.schedules.products import sums_to
-from ..topi.schedules.reduce import ReductionTile, choices_of, reduce_to
+from ..topi.schedules.reduce import ReductionTile, choices_of, fits_block, reduce_to
 from ..tune.model.machine import Machine
 from ..tune.task import Expectation
 from . import convolutions, cpu_elements, gpu_columns, gpu_elements, gpu_products, gpu_rows, gpu_scans, gpu_windows
@@ -122,7 +122,7 @@ def _plain_reduction(why: str, op: ComputeOp, kernel: FusedKernel, target: Targe
     """Return the way for a reduction without a second stage that needs more than one of its elements."""
 
     def possible(tile: ReductionTile) -> bool:
-        return not target.is_gpu or tile.together * tile.across <= target.max_threads_per_block
+        return fits_block(op, target, tile)
 
     def apply(s: ScheduleHandle, tile: ReductionTile) -> None:
         reduce_to(s, op, kernel.out, target, tile)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 from ...core.divisors import power_of_two
@@ -140,13 +141,8 @@ def _threads_per_sum(
         else:
             _thread_per_sum(s, op, out, target)
         return
-    terms, threads = count(op.reduce_axis), threads_of(target)
-    if rows:
-        across = threads if terms is None else min(threads, max(target.warp_size, power_of_two(terms / 4)))
-        together, tags = threads // across, ("threadIdx.y", "threadIdx.x")
-    else:
-        together, across, tags = target.warp_size, threads // target.warp_size, ("threadIdx.x", "threadIdx.y")
-    together, across = tile.together or together, tile.across or across
+    together, across = _shape_of_block(count(op.reduce_axis), target, rows, tile)
+    tags = ("threadIdx.y", "threadIdx.x") if rows else ("threadIdx.x", "threadIdx.y")
     place = s[out].fuse(*out.axis)
     if together > 1 and count(op.axis) != 1:
         block, place = s[out].split(place, factor=together)
@@ -165,6 +161,27 @@ def _threads_per_sum(
         s[op].bind(term, thread)
     if out is not op:
         s[out].set_store_predicate(thread.var.equal(0))
+
+
+def _shape_of_block(terms: int | None, target: Target, rows: bool, tile: ReductionTile) -> tuple[int, int]:
+    """Return the sums of a block and the threads per sum; extents choose both if they are 0 in the tile."""
+    threads = threads_of(target)
+    if rows:
+        across = threads if terms is None else min(threads, max(target.warp_size, power_of_two(terms / 4)))
+        together = threads // across
+    else:
+        together, across = target.warp_size, threads // target.warp_size
+    return tile.together or together, tile.across or across
+
+
+def fits_block(op: ComputeOp, target: Target, tile: ReductionTile) -> bool:
+    """Return whether the threads of a tile fit a block of a GPU."""
+    if not target.is_gpu:
+        return True
+    sums, terms, rows = count(op.axis), count(op.reduce_axis), reads_rows(op)
+    parts = tile.parts or _parts(sums, terms, rows, Machine.for_models(target))
+    own = None if terms is None else -(-terms // parts)
+    return prod(_shape_of_block(own, target, rows, tile)) <= target.max_threads_per_block
 
 
 def _by_one_barrier(s: ScheduleHandle, op: ComputeOp, out: Operation) -> None:
