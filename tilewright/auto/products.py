@@ -18,6 +18,7 @@ from ..tensor.tensor import ComputeOp
 from ..topi.schedules.stages import vector_bytes
 from ..topi.templates.contraction import Contraction, MatrixOperand
 from ..topi.templates.workload import sum_dtype
+from ..tune.model.operations import operations
 from .dataflow import Dataflow, Read, is_element_wise, known, size
 from .kernels import FusedKernel
 
@@ -86,6 +87,7 @@ def product_of(
         prod(map(size, batch)), left, over, prod(windows), str(reads[0].source.dtype),
         sum_dtype(element) if op.dtypes[0].bits == 16 and sums == element else sums,
         places[0], places[1], places[2], period, _run(kernel, places[2]),
+        term_instructions=1 if element else _term_instructions(body),
     )  # fmt: skip
     return axes, MatrixProduct(made, element, vector)
 
@@ -119,7 +121,8 @@ def _operand(
 ) -> MatrixOperand:
     deep = not _steps_by_one(read, own[-1])
     extent = prod(map(size, own))
-    return MatrixOperand(extent, deep, _together(flow, read, depth if deep else own, vector))
+    together = _together(flow, read, depth if deep else own, vector)
+    return MatrixOperand(extent, deep, together, read.source.dtype.bytes)
 
 
 def _together(flow: Dataflow, read: Read, axes: tuple[IterVar, ...], vector: int) -> int:
@@ -167,6 +170,12 @@ def _element(body: Reduce, reads: list[Read]) -> str:
         and all(isinstance(part, n.Load) for part in bare)
     )
     return kinds.pop() if good else ""
+
+
+def _term_instructions(body: Reduce) -> int:
+    """Return the instructions that compute a term and add it."""
+    fused, others, _ = operations((body,))
+    return max(1, round(fused + others))
 
 
 def is_sum(op: ComputeOp) -> bool:

@@ -42,12 +42,17 @@ def upwards(value: Number) -> Number:
     return np.ceil(value) if is_array(value) else -(-value // 1)
 
 
-def of_each(function: Callable[[Any], Any], value: Number) -> Number:
-    """Apply a function of one number, once for each different number."""
-    if not is_array(value):
-        return function(value)
-    different, where = np.unique(value, return_inverse=True)
-    return np.array([function(one) for one in different.tolist()])[where.reshape(value.shape)]
+def of_each(function: Callable[..., Any], *values: Number) -> Number:
+    """Apply a function of some numbers, once for each different combination of them."""
+    if not is_array(*values):
+        return function(*values)
+    codes: Any = 0
+    for value in values:
+        different, where = np.unique(value, return_inverse=True)
+        codes = codes * len(different) + where.reshape(np.shape(value))
+    _, first, where = np.unique(codes, return_index=True, return_inverse=True)
+    listed = [np.broadcast_to(value, codes.shape).reshape(-1)[first].tolist() for value in values]
+    return np.array([function(*each) for each in zip(*listed, strict=True)])[where.reshape(codes.shape)]
 
 
 def is_array(*values: Number) -> bool:

@@ -31,6 +31,8 @@ class MatrixOperand:
     """Whether the depth is the contiguous dimension in memory; otherwise the extent is."""
     together: int = 1
     """The largest number of contiguous elements per load. Their first index is a multiple of this number."""
+    word: int = 0
+    """Bytes of an element in shared memory; 0 for the type of the sums."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +62,8 @@ class Contraction:
     """A dimension of the result, and the extent of its faster part; its slower part counts batches."""
     prepared: tuple[int, ...] = ()
     """Bytes that each kernel before the product writes; such a kernel lays out a factor."""
+    term_instructions: int = 1
+    """Instructions that compute a term and add it: one for a product, which is fused with the addition."""
 
 
 @dataclass(frozen=True)

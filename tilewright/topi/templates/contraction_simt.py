@@ -22,7 +22,7 @@ import numpy as np
 
 from ...core.hardware import Hardware, MemoryScope
 from ...core.occupancy import occupancy
-from ...core.vectorized import Number, ceiling, either, most, of_each, upwards
+from ...core.vectorized import Number, ceiling, either, least, most, of_each, upwards
 from ...schedule.handle import ScheduleHandle
 from ...tensor.axis import IterVar
 from ...tensor.tensor import Tensor
@@ -35,7 +35,8 @@ from ...tune.task import Expectation
 from .contraction import Contraction, MatrixOperand, OfContraction, declare, rounded, splits
 from .contraction_schedule import Begun, begin, bind_blocks, deal_out, leave_group, width
 from .needs import Needs
-from .schedule_helpers import bind_all, split_all, widest_vector
+from .schedule_helpers import GPU, bind_all, split_all, widest_vector
+from .slice_rows import SliceRows, slice_rows
 from .strategy import ScheduleStrategy, always
 from .tensors import Tensors
 from .tile_arrays import broadcast_tiles, select_tiles, sort_by_cycles
@@ -88,9 +89,7 @@ class SimtTile(KnobTile):
 
     def step(self, of: Contraction) -> Number:
         """Return the steps along the depth that one load of a thread covers."""
-        both = of.rows.along_depth and of.columns.along_depth
-        widest = widest_vector(of.sum_dtype)
-        able = [n for n in (4, 2, 1) if n <= (widest // 2 if both else widest)]
+        able = [n for n in (4, 2, 1) if n <= widest_vector(of.sum_dtype)]
         return of_each(lambda depth: next(n for n in able if depth % n == 0), self.depth)
 
     def registers(self, of: Contraction) -> Number:
@@ -100,10 +99,24 @@ class SimtTile(KnobTile):
         held = rows * (step if of.rows.along_depth else 1) + columns * (step if of.columns.along_depth else 1)
         return (rows * columns + held) * (2 if of.sum_dtype == "float64" else 1) + _OVERHEAD_REGISTERS
 
+    def slices(self, of: Contraction) -> tuple[SliceRows, SliceRows]:
+        """The rows of both factors' slices in shared memory.
+
+        If columns do not lie along the depth, neighbouring lanes read neighbouring elements of both slices. The lanes
+        of a warp then read few rows, and kernels stay as they were timed.
+        """
+        (down, across), step, (left, right) = self.threads, self.step(of), word_bytes(of)
+        if not of.columns.along_depth:
+            return SliceRows(self.depth, 0), SliceRows(self.depth, 0)
+        lanes = least(down, most(GPU.warp // across, 1)), across
+        rows = slice_rows(of.rows, left, self.depth, step, lanes)
+        return rows, slice_rows(of.columns, right, self.depth, step, (across, 1))
+
     def shared_bytes(self, of: Contraction) -> Number:
         """Bytes of slices in shared memory."""
-        word = 8 if of.sum_dtype == "float64" else 4
-        return (prod(self.rows) + prod(self.columns)) * self.depth * word * self.stages
+        extents = prod(self.rows), prod(self.columns)
+        each = zip(extents, self.slices(of), word_bytes(of), strict=True)
+        return sum(extent * rows.stride * word for extent, rows, word in each) * self.stages
 
     def resident(self, of: Contraction, on: Hardware) -> Number:
         """Blocks that one multiprocessor holds at a time."""
@@ -141,7 +154,12 @@ class SimtTile(KnobTile):
             for extent, operand in ((bi, of.rows), (bj, of.columns))
         )
         # A warp's instructions for a slice; other warps wait for the same scheduler.
-        issued = self.depth * (rows * columns * at.product_slots + loads * at.load_slots) + fetched
+        slots = at.product_slots * of.term_instructions
+        issued = self.depth * (rows * columns * slots + loads * at.load_slots) + fetched
+        # The schedulers share the banks: while loads of one warp conflict, no other warp loads.
+        left, right = self.slices(of)
+        waits = self.depth / step * (rows * left.conflict_cycles + columns * right.conflict_cycles)
+        issued = most(issued, waits * on.multiprocessor.schedulers + fetched)
         together = at_once(resident, blocks, machine)
         warps = most(1.0, together * ceiling(self.block, on.warp) / on.multiprocessor.schedulers)
         ahead = (self.stages > 1) | (fetched < _MOST_PREFETCHED_ELEMENTS * at.fetch_slots)
@@ -159,6 +177,12 @@ class SimtTile(KnobTile):
             return at.fetch_slots
         steady = (self.depth % of.period == 0) & (self.block <= prod(self.columns))
         return at.fetch_slots + at.border_slots * either(steady, 1.0, at.unsteady_factor)
+
+
+def word_bytes(of: Contraction) -> tuple[int, int]:
+    """Return the bytes of an element of both factors' slices."""
+    sums = GPU.vector_bytes // widest_vector(of.sum_dtype)
+    return of.rows.word or sums, of.columns.word or sums
 
 
 def own_tiles(operand: MatrixOperand) -> list[list[int]]:
@@ -276,8 +300,11 @@ def schedule(of: Contraction, config: Config, s: ScheduleHandle, t: Tensors) -> 
         s[out].pragma(last, "guarded_reads", 1)
     s[sums].compute_at(s[out], thread)
     slices, step, product = _loops(of, tile, s, sums)
-    for operand, extent, each, mine in zip((of.rows, of.columns), size, shared, held, strict=True):
+    rows = tile.slices(of)
+    for operand, extent, each, mine, own in zip((of.rows, of.columns), size, shared, held, rows, strict=True):
         s[each].compute_at(s[sums], slices)
+        if own.stride != tile.depth:
+            s[each].storage_align(each.op.axis[-2], own.stride, 0)
         together = width(of, operand, size, tile.depth, rounded(of.depth, tile.depth * tile.split))
         deal_out(s, each, extent * tile.depth, tile.threads, together)
         if tile.stages > 1:
@@ -300,7 +327,8 @@ def _overfills(of: Contraction, tile: SimtTile, room: int) -> bool:
     dimension, own = of.grouped
     mine, other = size if dimension in of.row_axes else size[::-1]
     reached = 1 + (rounded(own, mine) - 1) // own
-    needed: int = tile.shared_bytes(of) // sum(size) * (own + other) * reached
+    line = max(rows.stride * word for rows, word in zip(tile.slices(of), word_bytes(of), strict=True))
+    needed: int = line * tile.stages * (own + other) * reached
     return needed > room
 
 
