@@ -19,8 +19,9 @@ from ..core.options import Options
 from ..core.target import Target
 from ..expr.nodes import Broadcast, Expr, IntImm, Load, Ramp
 from ..expr.operators import add, bitwise_and, bitwise_xor, const, shift_left, shift_right
+from ..expr.traverse import rewrite_from
 from ..loops import uses
-from ..loops.nodes import Buffer, Function, Launch, Store, Tensorized
+from ..loops.nodes import Buffer, Function, Launch, Stmt, Store, Tensorized, map_statements
 from ..loops.storage import AddressOf
 
 
@@ -32,30 +33,26 @@ def swizzle_storage(function: Function, target: Target, options: Options) -> Fun
     # Allocations do not tell: buffers that share memory have none, or lie in an arena of bytes.
     if not any(buffer.layout.swizzle for buffer in uses.written(function.body)):
         return function
-    memo: dict[Any, Any] = {}
 
-    def visit(node: Any) -> Any:
-        done = memo.get(node)
-        if done is None:
-            if isinstance(node, AddressOf) and node.buffer.layout.swizzle:
-                raise _given_away(node.buffer)
-            if isinstance(node, Tensorized):
-                *fields, body = (getattr(node, name) for name in node.FIELDS)
-                remade: Any = type(node)
-                done = remade(*fields, visit(body))
-            else:
-                done = node.map_children(visit)
-            if isinstance(done, Load) and isinstance(done.source, Buffer) and done.source.layout.swizzle:
-                done = Load(done.source, (_exchanged(done.source, done.indices[0]),))
-            elif isinstance(done, Store) and done.buffer.layout.swizzle:
-                done = done.with_parts((_exchanged(done.buffer, done.indices[0]),), done.value)
-            memo[node] = done
-        return done
-
-    def kernels(stmt: Any) -> Any:
-        return visit(stmt) if isinstance(stmt, Launch) else stmt.map_children(kernels)
+    def kernels(stmt: Stmt) -> Stmt:
+        made: Stmt = rewrite_from(stmt, _swizzled) if isinstance(stmt, Launch) else map_statements(stmt, kernels)
+        return made
 
     return function.with_body(kernels(function.body))
+
+
+def _swizzled(before: Any, node: Any) -> Any:
+    if isinstance(node, AddressOf) and node.buffer.layout.swizzle:
+        raise _given_away(node.buffer)
+    if isinstance(before, Tensorized):  # the operands keep their indices
+        *operands, _ = (getattr(before, name) for name in before.FIELDS)
+        made: Any = type(before)
+        return made(*operands, node.body)
+    if isinstance(node, Load) and isinstance(node.source, Buffer) and node.source.layout.swizzle:
+        return Load(node.source, (_exchanged(node.source, node.indices[0]),))
+    if isinstance(node, Store) and node.buffer.layout.swizzle:
+        return node.with_parts((_exchanged(node.buffer, node.indices[0]),), node.value)
+    return node
 
 
 def _given_away(buffer: Buffer) -> UserError:

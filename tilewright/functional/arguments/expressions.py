@@ -1,4 +1,7 @@
-"""User-defined activations as functions of another library's arrays, by a table of its functions."""
+"""Values of expressions in another library's arithmetic, by a table of its functions.
+
+User-defined activations become functions of arrays, and extents become sizes.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +16,8 @@ class ArrayFunctions(NamedTuple):
 
     Attributes
     ----------
-    name : str
-        The library, for errors.
+    unknown : callable
+        Returns the error for a part without a function.
     by_class, by_name : mapping
         The library's functions, by the class of an operator and by the name of an intrinsic.
     constant : callable
@@ -23,16 +26,27 @@ class ArrayFunctions(NamedTuple):
         Converts an array to the type of that name.
     """
 
-    name: str
+    unknown: Callable[[Any], UserError]
     by_class: Mapping[str, Callable[..., Any]]
     by_name: Mapping[str, Callable[..., Any]]
     constant: Callable[[Any, str], Any]
     cast: Callable[[Any, str], Any]
 
 
+def no_counterpart(library: str) -> Callable[[Any], UserError]:
+    """Return the function that makes the error for a part of an activation that a library cannot compute."""
+    return lambda e: UserError(
+        f"`{e}` has no counterpart in {library}, which computes this gradient",
+        primitive="activation",
+        fix=f"write the activation by other functions, or apply it in {library} behind the call",
+    )
+
+
 def evaluate(e: Any, values: Mapping[Any, Any], functions: ArrayFunctions) -> Any:
-    """Compute an expression with arrays as the values of its variables, by functions that the library can
-    differentiate."""
+    """Return the value of an expression for the values of its variables, by the functions of a library.
+
+    Raises the error `functions.unknown` for a part that the library cannot compute.
+    """
     memo: dict[Any, Any] = dict(values)
 
     def visit(x: Any) -> Any:
@@ -48,11 +62,7 @@ def evaluate(e: Any, values: Mapping[Any, Any], functions: ArrayFunctions) -> An
             return functions.cast(visit(x.value), str(x.dtype))
         function = functions.by_name.get(x.name) if kind == "Call" else functions.by_class.get(kind)
         if function is None:
-            raise UserError(
-                f"`{x}` has no counterpart in {functions.name}, which computes this gradient",
-                primitive="activation",
-                fix=f"write the activation by other functions, or apply it in {functions.name} behind the call",
-            )
+            raise functions.unknown(x)
         if kind == "Call":
             return function(*map(visit, x.args))
         parts = (x.condition, x.true_value, x.false_value) if hasattr(x, "condition") else (x.a,)

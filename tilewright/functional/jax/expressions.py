@@ -8,7 +8,7 @@ from typing import Any
 import jax
 from jax import numpy as jnp
 
-from ..arguments.expressions import ArrayFunctions, evaluate
+from ..arguments.expressions import ArrayFunctions, evaluate, no_counterpart
 
 _BY_CLASS: dict[str, Callable[..., Any]] = {
     "Add": jnp.add, "Sub": jnp.subtract, "Mul": jnp.multiply, "Div": jnp.divide, "Min": jnp.minimum, "Max": jnp.maximum,
@@ -34,7 +34,9 @@ _BY_NAME: dict[str, Callable[..., Any]] = {
     "nearbyint": jnp.round,
     "likely": lambda x: x,
 }
-_FUNCTIONS = ArrayFunctions("JAX", _BY_CLASS, _BY_NAME, lambda value, dtype: jnp.asarray(value, dtype), jnp.astype)
+_FUNCTIONS = ArrayFunctions(
+    no_counterpart("JAX"), _BY_CLASS, _BY_NAME, lambda value, dtype: jnp.asarray(value, dtype), jnp.astype
+)
 
 
 def custom(activation: Callable[[Any], Any], v: Any) -> Any:

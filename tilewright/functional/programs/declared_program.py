@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,19 +13,14 @@ from ...expr import nodes as n
 from ...schedule.handle import ScheduleHandle
 from ...tensor.gradient.adjoints import gradient
 from ...tensor.tensor import PlaceholderOp, Tensor, placeholder
+from ..arguments.expressions import ArrayFunctions, evaluate
 
 Sizes = dict[n.Var, Any]
-_EVALUATED: dict[type, Callable[[Any, Any], Any]] = {
-    n.Add: lambda a, b: a + b,
-    n.Sub: lambda a, b: a - b,
-    n.Mul: lambda a, b: a * b,
-    n.FloorDiv: lambda a, b: a // b,
-    n.FloorMod: lambda a, b: a % b,
-    n.Div: lambda a, b: a // b,  # sizes are not negative
-    n.Mod: lambda a, b: a % b,
-    n.Min: min,
-    n.Max: max,
-}
+_ARITHMETIC: dict[str, Callable[[Any, Any], Any]] = {
+    "Add": operator.add, "Sub": operator.sub, "Mul": operator.mul, "Min": min, "Max": max,
+    "FloorDiv": operator.floordiv, "FloorMod": operator.mod,
+    "Div": operator.floordiv, "Mod": operator.mod,  # sizes are not negative
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -77,22 +73,15 @@ class DeclaredProgram:
         return [shape for _, shape in made]
 
     def _shape(self, tensor: Tensor, known: Sizes) -> tuple[Any, ...]:
-        return tuple(self._extent(tensor, extent, known) for extent in tensor.shape)
+        def unknown(part: Any) -> UserError:
+            return UserError(
+                f"the extent {part} of {tensor.name!r} does not follow from the shapes of the inputs",
+                primitive=self.name,
+                fix="add the size to the arguments of the function",
+            )
 
-    def _extent(self, tensor: Tensor, e: Any, known: Sizes) -> Any:
-        if isinstance(e, n.IntImm):
-            return e.value
-        if isinstance(e, n.Cast):
-            return self._extent(tensor, e.value, known)
-        if isinstance(e, n.Var) and e in known:
-            return known[e]
-        if type(e) in _EVALUATED:
-            return _EVALUATED[type(e)](self._extent(tensor, e.a, known), self._extent(tensor, e.b, known))
-        raise UserError(
-            f"the extent {e} of {tensor.name!r} does not follow from the shapes of the inputs",
-            primitive=self.name,
-            fix="add the size to the arguments of the function",
-        )
+        numbers = ArrayFunctions(unknown, _ARITHMETIC, {}, lambda value, _: value, lambda value, _: value)
+        return tuple(evaluate(extent, known, numbers) for extent in tensor.shape)
 
     def _wrong(self, tensor: Tensor, message: str, fix: str) -> UserError:
         return UserError(f"{tensor.name} {message}", primitive=self.name, fix=fix)

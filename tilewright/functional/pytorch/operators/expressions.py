@@ -101,7 +101,8 @@ def evaluate(e: Any, values: Mapping[Any, Any]) -> Any:
     def constant(value: Any, dtype: str) -> Any:
         return torch.full((), value, dtype=getattr(torch, dtype), device=device)
 
+    unknown = expressions.no_counterpart("PyTorch")
     functions = expressions.ArrayFunctions(
-        "PyTorch", _BY_CLASS, _BY_NAME, constant, lambda a, dtype: a.to(getattr(torch, dtype))
+        unknown, _BY_CLASS, _BY_NAME, constant, lambda a, dtype: a.to(getattr(torch, dtype))
     )
     return expressions.evaluate(e, values, functions)
