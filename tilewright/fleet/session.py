@@ -17,18 +17,17 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from ..core.errors import UserError
 from ..core.log import logger
-from ..core.target import Target
+from ..measure.base_session import BaseSession
 from ..measure.channel import Channel, wait
 from ..measure.children import start_fresh
 from ..measure.job import Job
 from ..measure.option import LocalBuilder
 from ..measure.outcome import WAITS, Outcome, RunFailed, shorten
-from ..runtime.driver import DeviceAttributes, target_for
+from ..runtime.driver import DeviceAttributes
 from . import protocol as p
 from .dispatch import Dispatcher
 from .ledger import Ledger, Sent
@@ -47,7 +46,7 @@ _AWAY_SECONDS = 10.0
 _SETTLED_AT_ONCE = 64
 
 
-class FleetSession:
+class FleetSession(BaseSession):
     """Measures candidates for `target` on a fleet; a context manager.
 
     Parameters
@@ -84,9 +83,8 @@ class FleetSession:
         first: float = _FIRST_SECONDS,
     ) -> None:
         check_installed()
+        super().__init__(target, builder)
         self.runner = runner
-        self.builder = builder or LocalBuilder()
-        self._target = Target.parse(target)
         patience = max(_LEAST_PATIENCE_SECONDS, 2 * (self.builder.timeout + runner.timeout))
         self.dispatcher = Dispatcher(str(self._target.kind), runner.key, grace, patience, runner.n_parallel)
         self.ledger = Ledger(log)
@@ -114,12 +112,6 @@ class FleetSession:
         self._unreachable = ""
         """Why the last attempt to reach the scheduler failed."""
 
-    def __enter__(self) -> FleetSession:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        self.close()
-
     def close(self) -> None:
         """Leave the scheduler. Workers finish their candidates; the next session with this log asks for them."""
         self._disconnect()
@@ -131,16 +123,6 @@ class FleetSession:
         while self.dispatcher.model is None:
             self._advance()
         return self.dispatcher.model.attributes
-
-    @property
-    def processes(self) -> int:
-        """How many candidates this host inspects at a time."""
-        return self.builder.processes
-
-    @property
-    def target(self) -> Target:
-        """The target, for the architecture of the fleet's devices."""
-        return target_for(self._target, lambda: self.attributes)
 
     @property
     def outstanding(self) -> list[str]:
@@ -160,10 +142,6 @@ class FleetSession:
         """Give up a candidate of an earlier session, as its record exists."""
         for token in self._adopted.pop(identity, []):
             self.ledger.settle(token)
-
-    def measure(self, jobs: Sequence[Job]) -> Iterator[tuple[Job, Outcome]]:
-        """Measure jobs; returns each with its outcome, in the order in which they are done."""
-        return self.measure_all([jobs])
 
     def measure_all(self, batches: Iterable[Sequence[Job]]) -> Iterator[tuple[Job, Outcome]]:
         """Measure batches, as `measure` does. Each batch is requested as soon as workers have room for it."""
@@ -329,9 +307,6 @@ class FleetSession:
             job.lowered,
         )
         return self._pickle(made)
-
-    def _resolved(self, target: Target) -> Target:
-        return self.target if target.kind == "cuda" and not target.arch_given else target
 
     def _tell(self, message: Any) -> None:
         if self._channel is not None:

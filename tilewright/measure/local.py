@@ -8,13 +8,10 @@ from ..core.system import FORKS
 from .option import LocalBuilder, LocalRunner
 
 if TYPE_CHECKING:
-    from .session import MeasureSession
-    from .spawned import SpawnedSession
+    from .base_session import BaseSession
 
 
-def local_session(
-    target: Any, builder: LocalBuilder | None = None, runner: LocalRunner | None = None
-) -> MeasureSession | SpawnedSession:
+def local_session(target: Any, builder: LocalBuilder | None = None, runner: LocalRunner | None = None) -> BaseSession:
     """Open the session; modules of the other kind stay unloaded, as the platform lacks facilities that they need."""
     if FORKS:
         from .session import MeasureSession

@@ -15,13 +15,12 @@ import uuid
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from ..core.errors import InternalError, UserError
-from ..core.target import Target
-from ..runtime.driver import DeviceAttributes, target_for
+from ..runtime.driver import DeviceAttributes
 from ..runtime.temporary_cache import remove_by_owner
+from .base_session import BaseSession
 from .batch import Batch
 from .children import tuner_mark
 from .client import Client
@@ -40,7 +39,7 @@ _ENDS = "the measurement server ends, again and again, before it has {}"
 __all__ = ["Job", "MeasureSession"]
 
 
-class MeasureSession:
+class MeasureSession(BaseSession):
     """Builds and runs candidates for `target` on this machine; a context manager.
 
     The device is opened by a process of its own, which is started at once. Jobs may come in any number of calls of
@@ -48,11 +47,10 @@ class MeasureSession:
     """
 
     def __init__(self, target: Any, builder: LocalBuilder | None = None, runner: LocalRunner | None = None) -> None:
-        self.builder = builder or LocalBuilder()
+        super().__init__(target, builder)
         self.runner = runner or LocalRunner()
         self.on_wait: Callable[[str], None] | None = None
         """Called with the object of each wait of more than two seconds, and with "" at its end."""
-        self._target = Target.parse(target)
         # Created at first use. If this process is killed, the server or the watchdog removes the folder.
         self._folder = Path(tempfile.gettempdir()) / folder_name(tuner_mark(), uuid.uuid4().hex)
         self._folder_made = False
@@ -61,12 +59,6 @@ class MeasureSession:
         self._client: Client | None = None
         self._tidy = weakref.finalize(self, remove_by_owner, self._folder, os.getpid())
         self._connect()
-
-    def __enter__(self) -> MeasureSession:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        self.close()
 
     def close(self) -> None:
         """End the server and its runners, and remove its files."""
@@ -80,23 +72,6 @@ class MeasureSession:
             pass
         return found
 
-    @property
-    def processes(self) -> int:
-        """How many candidates are built at a time."""
-        return self.builder.processes
-
-    @property
-    def target(self) -> Target:
-        """The target, for the architecture of the device that is here."""
-        return self._resolve(self._target)
-
-    def measure(self, jobs: Sequence[Job]) -> Iterator[tuple[Job, Outcome]]:
-        """Build and run jobs; each with its outcome, in the order in which they are done.
-
-        Raises UserError if the device cannot be used at all. A failing candidate affects only itself.
-        """
-        return self.measure_all([jobs])
-
     def measure_all(self, batches: Iterable[Sequence[Job]], feed: Feed | None = None) -> Iterator[tuple[Job, Outcome]]:
         """Measure batches, as `measure` does. Each batch is requested shortly before the previous batch ends.
 
@@ -108,7 +83,7 @@ class MeasureSession:
         batch = Batch(self._connect, self._make_folder, self._references, self.builder, self.runner, feed, self.on_wait)
         interrupted = True
         try:
-            yield from batch.run(batches, self._resolve)
+            yield from batch.run(batches, self._resolved)
             interrupted = False
         except GeneratorExit:  # the caller wants no more
             interrupted = False
@@ -144,6 +119,3 @@ class MeasureSession:
         if self._client is not None:
             self._client.close()
             self._client = None
-
-    def _resolve(self, target: Target) -> Target:
-        return target_for(target, lambda: self.attributes)

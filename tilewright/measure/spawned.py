@@ -25,16 +25,15 @@ from multiprocessing import AuthenticationError
 from multiprocessing.connection import Client, Connection, Listener
 from pathlib import Path
 from threading import Thread
-from types import TracebackType
 from typing import Any
 
 from ..core.errors import InternalError, UserError
 from ..core.paths import package_path
-from ..core.target import Target
 from ..driver import refined_bounds
 from ..runtime.device import device
-from ..runtime.driver import DeviceAttributes, target_for
+from ..runtime.driver import DeviceAttributes
 from . import reference_file
+from .base_session import BaseSession
 from .build import build
 from .device_runner import DeviceRunner
 from .job import Built, CheckSpec, Feed, Job
@@ -47,23 +46,16 @@ from .reference import expected_of
 _START_SECONDS = 120.0
 
 
-class SpawnedSession:
+class SpawnedSession(BaseSession):
     """Measures as `MeasureSession` does, one candidate after the other; a context manager."""
 
     def __init__(self, target: Any, builder: LocalBuilder | None = None, runner: LocalRunner | None = None) -> None:
-        self.builder = builder or LocalBuilder()
+        super().__init__(target, builder)
         self.runner = runner or LocalRunner()
-        self._target = Target.parse(target)
         self._folder = Path(tempfile.mkdtemp(prefix="tilewright-"))
         self._references: dict[Any, str] = {}
         self._numbers = itertools.count()
         self._worker: _Worker | None = None
-
-    def __enter__(self) -> SpawnedSession:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        self.close()
 
     def close(self) -> None:
         """End the worker, and remove its files."""
@@ -74,20 +66,6 @@ class SpawnedSession:
     def attributes(self) -> DeviceAttributes:
         """The description of the device. Raises UserError if there is none."""
         return self._connect().attributes
-
-    @property
-    def processes(self) -> int:
-        """How many candidates are built at a time."""
-        return self.builder.processes
-
-    @property
-    def target(self) -> Target:
-        """The target, for the architecture of the device that is here."""
-        return target_for(self._target, lambda: self.attributes)
-
-    def measure(self, jobs: Sequence[Job]) -> Iterator[tuple[Job, Outcome]]:
-        """Build and run jobs, and return each with its outcome. Raises UserError if the device cannot be used."""
-        return self.measure_all([jobs])
 
     def measure_all(self, batches: Iterable[Sequence[Job]], feed: Feed | None = None) -> Iterator[tuple[Job, Outcome]]:
         """Measure batches one after the other, as `measure` does."""
