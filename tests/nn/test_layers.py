@@ -15,6 +15,7 @@ from tilewright.core.errors import UserError
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
 from tilewright.nn import acceleration  # noqa: E402  # needs PyTorch
+from tilewright.nn.layers import ModelLayer  # noqa: E402
 
 nn = torch.nn
 X = torch.randn(2, 6, 9, 10)
@@ -168,6 +169,22 @@ def test_layers_that_the_sample_does_not_reach() -> None:
     assert [row.why for row in rows] == [
         "it returns indices", "the sample does not reach it", "it is lazy, and the sample does not reach it",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("module", "kind", "summed"),
+    [
+        (nn.Conv2d(6, 6, 3, groups=6), "cuda", [True, False]),
+        (nn.Conv2d(6, 6, 3, groups=6), "cpu", [False, False]),
+        (nn.Conv2d(6, 6, 3, groups=6, bias=False), "cuda", [False, False]),
+        (nn.ConvTranspose2d(6, 6, 3, groups=6), "cuda", [False, False]),
+    ],
+)
+def test_a_weight_gradient_is_timed_with_the_gradient_of_the_bias_if_calls_compute_both(
+    module: Any, kind: str, summed: list[bool]
+) -> None:
+    layer = ModelLayer("one", module, x=X, dtype="float32", needs_gradient=True)
+    assert [problem.bias for problem in layer.gradients(kind)] == summed
 
 
 def test_poolings_stay_in_training() -> None:

@@ -16,7 +16,6 @@ from ..functional.planning.plans import CallPlan, decide, plan_for
 from ..functional.planning.timed_comparison import Comparison, Verdict
 from ..functional.pytorch import tensors as torch_tensors
 from ..functional.pytorch.native import allows_tf32, exact_convolutions
-from ..functional.pytorch.operators.layer import gradients_of_ours, is_wide
 from ..functional.pytorch.timing import Around, compare, compared
 from ..report.progress import progress
 from .agreement import require_agreement
@@ -171,9 +170,7 @@ def _measure(done: Acceleration, layer: ModelLayer, timed: Timed) -> None:
         done.rows.append(row.kept(refused.message))
         return
     if done.training:
-        weight = layer.module.weight
-        wide = is_wide(weight.dtype, getattr(torch, problem.dtype))  # under autocast
-        for gradient in gradients_of_ours(problem, weight.requires_grad, layer.needs_gradient, wide):
+        for gradient in layer.gradients(on.kind):
             with suppress(UserError):
                 name = "weight gradient" if gradient.op == WEIGHT_GRADIENT else "data gradient"
                 parts[name] = _timed(done, gradient, on, timed)

@@ -15,9 +15,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from ..core.errors import UserError
 from ..functional.arguments.call import OPERATORS, CallOptions
-from ..functional.arguments.problem import Problem
+from ..functional.arguments.problem import TRANSPOSES, Problem
 from ..functional.arguments.signature import FLOATS, signature
 from ..functional.pytorch import tensors as torch_tensors
+from ..functional.pytorch.operators.layer import gradients_of_ours, is_wide
 from ..functional.pytorch.state import type_in_autocast
 from . import modules
 from .samples import Sample
@@ -62,6 +63,14 @@ class ModelLayer:
     def problem(self) -> Problem:
         """The problem that the layer computes."""
         return problem_of(self.module, self.x, self.dtype)
+
+    def gradients(self, kind: str) -> list[Problem]:
+        """Return the problems of the gradients that our operators compute in a training step on a kind of device."""
+        problem, weight, bias = self.problem, self.module.weight, self.module.bias
+        wide = is_wide(weight.dtype, getattr(torch, problem.dtype))  # under autocast
+        # As `CalledLayer.adds_up_bias`: one kernel computes the gradients of weight and bias.
+        biased = bias is not None and bias.requires_grad and kind == "cuda" and problem.op not in TRANSPOSES
+        return gradients_of_ours(problem, weight.requires_grad, self.needs_gradient, wide, biased)
 
 
 def layers_of(model: Any, sample: Sample) -> list[ModelLayer]:
