@@ -17,10 +17,10 @@ from tilewright import autotvm, te
 ROOT = Path(__file__).parents[2]
 
 
-def run(script: str, **options: object) -> subprocess.CompletedProcess[str]:
+def run(script: str, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
     """A script in a process of its own."""
     command = [sys.executable, "-c", script]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, **options)  # type: ignore[call-overload,no-any-return]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, env=env)
 
 
 @pytest.mark.parametrize(

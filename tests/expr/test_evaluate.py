@@ -35,7 +35,8 @@ def in_c(value: int, dtype: str) -> int:
     code = {"int8": "b", "int16": "h", "int32": "i", "int64": "q"}[dtype.removeprefix("u")]
     code = code.upper() if dtype[0] == "u" else code
     size = struct.calcsize(code)
-    return struct.unpack(code, (value % (1 << 8 * size)).to_bytes(size, "little"))[0]  # type: ignore[no-any-return]
+    held: int = struct.unpack(code, (value % (1 << 8 * size)).to_bytes(size, "little"))[0]
+    return held
 
 
 # Integers.

@@ -4,6 +4,7 @@ decided.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import gcd, inf
 from typing import Any
 
@@ -19,6 +20,8 @@ from .prove import is_size, nonneg
 from .room import has_room
 from .splits import remainder
 from .write import write
+
+Comparison = Callable[[Expr, Expr], Expr]
 
 
 def _ordering(e: Any, facts: Facts) -> Expr:
@@ -168,7 +171,7 @@ def _require_room(others: Affine, sizes: Affine, facts: Facts) -> None:
         raise OverflowError
 
 
-def _apart(kind: Any, terms: Affine, limit: int) -> Expr:
+def _apart(kind: Comparison, terms: Affine, limit: int) -> Expr:
     """`terms kind limit`, if a difference could overflow, as a comparison of its two atoms.
 
     Raises OverflowError if there are more terms: the comparison then stays as written.
@@ -176,7 +179,7 @@ def _apart(kind: Any, terms: Affine, limit: int) -> Expr:
     if limit or sorted(terms.terms.values()) != [-1, 1] or any(type(atom) is n.Mul for atom in terms.terms):
         raise OverflowError
     a, b = sorted(terms.terms, key=terms.terms.__getitem__, reverse=True)
-    return kind(a, b)  # type: ignore[no-any-return]
+    return kind(a, b)
 
 
 def turned(form: Affine) -> bool:
@@ -209,10 +212,11 @@ def _equality(e: Any, facts: Facts) -> Expr:
         alone = isinstance(e.a, IntImm) or isinstance(e.b, IntImm)
         return equality(type(e), difference(e.a, e.b, facts), facts, alone)
     except OverflowError:
-        return e.map_children(lambda child: visit(child, facts))  # type: ignore[no-any-return]
+        made: Expr = e.map_children(lambda child: visit(child, facts))
+        return made
 
 
-def equality(kind: Any, form: Affine, facts: Facts, alone: bool) -> Expr:
+def equality(kind: Comparison, form: Affine, facts: Facts, alone: bool) -> Expr:
     """Return the simplest `form == 0`, or `form != 0`. `alone`: whether one side of the comparison was a constant."""
     yes, no = (TRUE, FALSE) if kind is n.EQ else (FALSE, TRUE)
     if not form.terms:
@@ -229,11 +233,11 @@ def equality(kind: Any, form: Affine, facts: Facts, alone: bool) -> Expr:
         form = form.scale(-1)
     if len(form.terms) == 2 and sorted(form.terms.values()) == [-1, 1] and form.const == 0:
         (a, _), (b, _) = form.terms.items()
-        return kind(a, b)  # type: ignore[no-any-return]
+        return kind(a, b)
     terms = Affine(form.terms, 0, form.dtype)
     if not alone and len(form.terms) > 1 and not has_room(terms, facts):
         raise OverflowError  # the comparison stays as it is written
-    return kind(write(terms, facts), immediate(-form.const, form.dtype))  # type: ignore[no-any-return]
+    return kind(write(terms, facts), immediate(-form.const, form.dtype))
 
 
 def _never_zero(form: Affine, facts: Facts) -> bool:

@@ -7,7 +7,7 @@ filled by the modules that know the operators; expressions without an entry are 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, TypeVar
 
 from ..expr.effects import SEEN, contains_effects
 from ..expr.nodes import Add, Expr, IntImm, Mul, Sub
@@ -18,6 +18,7 @@ from .write import write
 
 Handler = Callable[[Any, Facts], Expr]
 FormHandler = Callable[[Any, Facts], Affine]
+NodeKind = TypeVar("NodeKind", bound=Expr)
 
 HANDLERS: dict[type, Handler] = {}
 FORMS: dict[type, FormHandler] = {}
@@ -105,11 +106,11 @@ def atom(e: Expr) -> Affine:
     return Affine({}, e.value, e.dtype) if isinstance(e, IntImm) else Affine({e: 1}, 0, e.dtype)
 
 
-def with_simple_children(e: Expr, facts: Facts) -> Expr:
+def with_simple_children(e: NodeKind, facts: Facts) -> NodeKind:
     """The expression with its children simplified. Arithmetic does nothing else to a node that a higher package
     defines.
     """
-    made: Expr = e.map_children(lambda child: visit(child, facts))
+    made: NodeKind = e.map_children(lambda child: visit(child, facts))
     return made
 
 

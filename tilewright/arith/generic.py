@@ -38,7 +38,8 @@ def binary(e: Any, facts: Facts) -> Expr:
     a, b = made.a, made.b
     if isinstance(a, (IntImm, FloatImm)) and isinstance(b, (IntImm, FloatImm)):
         undefined = b.value == 0 and type(e) in _DIVISIONS
-        return made if undefined else _FOLD[type(e)](a, b)  # type: ignore[no-any-return]
+        folded: Expr = made if undefined else _FOLD[type(e)](a, b)
+        return folded
     if isinstance(made, n.Compare) and a.dtype.is_int and a.dtype.lanes == 1:
         lo, hi = bounds(made, facts)
         if lo == hi:
@@ -54,10 +55,10 @@ def again(made: Expr, facts: Facts) -> Expr:
 
 def call(e: n.Call, facts: Facts) -> Expr:
     """A call with simplified arguments; `likely` of a known condition is dropped."""
-    made: Any = with_simple_children(e, facts)
+    made = with_simple_children(e, facts)
     if e.name == "likely" and isinstance(made.args[0], IntImm):
         return made.args[0]
-    return made  # type: ignore[no-any-return]
+    return made
 
 
 def cast(e: n.Cast, facts: Facts) -> Expr:

@@ -32,7 +32,7 @@ def _at_lane(e: Any, lane: Expr) -> Expr | None:
     return None
 
 
-def arithmetic(e: Any, facts: Facts) -> Expr:
+def arithmetic(e: n.Arithmetic | n.Compare, facts: Facts) -> Expr:
     """An operator that is not an index: of vectors, or else as in `generic`."""
     kind, lanes = e.a.dtype.scalar, e.a.dtype.lanes
     if lanes == 1 or kind not in _LANE:
@@ -59,12 +59,12 @@ def arithmetic(e: Any, facts: Facts) -> Expr:
 
 def _load(e: n.Load, facts: Facts) -> Expr:
     """Simplify a load; if all lanes read the same element, to one load and its copies."""
-    made: Any = with_simple_children(e, facts)
+    made = with_simple_children(e, facts)
     if made.dtype.lanes == 1 or e.source.dtype.lanes != 1:
-        return made  # type: ignore[no-any-return]
+        return made
     plain = tuple(index.value if isinstance(index, n.Broadcast) else index for index in made.indices)
     if any(index.dtype.lanes != 1 for index in plain):
-        return made  # type: ignore[no-any-return]
+        return made
     return n.Broadcast(n.Load(e.source, plain), made.dtype.lanes)
 
 

@@ -49,7 +49,8 @@ def simplify_statement(stmt: Stmt, facts: Facts) -> Stmt:
     if isinstance(stmt, Let):
         return Let(stmt.var, simplify(stmt.value, facts), simplify_statement(stmt.body, facts))
     if isinstance(stmt, Tensorized):
-        return stmt.map_children(lambda child: _part(child, facts))  # type: ignore[no-any-return]
+        made: Stmt = stmt.map_children(lambda child: _part(child, facts))
+        return made
     if isinstance(stmt, While):
         condition = simplify(stmt.condition, facts)
         return NOTHING if condition is FALSE else While(condition, simplify_statement(stmt.body, facts))

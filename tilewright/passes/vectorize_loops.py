@@ -80,7 +80,8 @@ def _visit(stmt: Stmt, facts: Facts, most_lanes: int) -> Stmt:
                 suspects=(Suspect(("vectorize",), stored_stages(stmt.body), stmt.var.name),),
             )
         if lanes == 1:
-            return substitute(body, {stmt.var: stmt.min})  # type: ignore[no-any-return]
+            once: Stmt = substitute(body, {stmt.var: stmt.min})
+            return once
         # A loop without iterations stays a loop, because vectors have at least one element.
         ramp = Ramp(stmt.min, const(1, stmt.var.dtype), lanes)
         made = on_vectors(body, ramp, stmt.var, facts) if lanes else None

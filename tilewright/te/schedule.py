@@ -128,7 +128,8 @@ def SchedulePostProcToPrimFunc(arg_list: _Any, body: Stmt, extern_buffer: _Any =
                 fix="give the tensors names of their own, or use tw.lower(s, args)",
             )
         params.append(found[0] if found else Buffer(arg.name, arg.dtype, arg.shape, note=arg.name))
-    return _STATEMENTS["PrimFunc"](params, body)  # type: ignore[no-any-return]
+    made: Function = _STATEMENTS["PrimFunc"](params, body)
+    return made
 
 
 def AutoInlineElemWise(sch: Schedule) -> None:

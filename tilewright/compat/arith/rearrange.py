@@ -30,7 +30,7 @@ _MOST_STEPS = 64
 _MOST_NODES = 2000
 """The most nodes of an expression to rearrange: each step inspects all parts that it may shorten."""
 _CHOICES = (n.Min, n.Max, n.Select, n.IfThenElse)
-_TURNED: dict[type, type] = {n.Min: n.Max, n.Max: n.Min}
+_TURNED: dict[type, type[n.Min | n.Max]] = {n.Min: n.Max, n.Max: n.Min}
 
 
 def rearrange(e: Expr, facts: Facts) -> Expr:
@@ -191,11 +191,12 @@ def _moved_into(atom: Any, k: int, rest: Affine, first: bool, facts: Facts) -> E
     own = [linear(value, facts).scale(k) for value in values]
     sums = [each + rest if first else rest + each for each in own]
     if not is_extreme:
-        return type(atom)(atom.condition, *(each.to_expr() for each in sums))  # type: ignore[no-any-return]
+        chosen: Expr = type(atom)(atom.condition, *(each.to_expr() for each in sums))
+        return chosen
     if not all(has_room(each, facts) for each in sums):  # sums that are compared must not wrap
         return None
-    kind = type(atom) if k == 1 else _TURNED[type(atom)]
-    return kind(*(each.to_expr() for each in sums))  # type: ignore[no-any-return]
+    kind: type[n.Min | n.Max] = type(atom) if k == 1 else _TURNED[type(atom)]
+    return kind(*(each.to_expr() for each in sums))
 
 
 def _vector_product(e: n.Mul) -> Expr | None:

@@ -1,6 +1,7 @@
 """The public functions of causal convolutions: names, arguments and semantics are of the package `causal_conv1d`."""
 
 # mypy: disable-error-code="no-any-return"
+# The calls behind the dispatch are not generic; each returns a tensor of the type of x.
 
 from __future__ import annotations
 

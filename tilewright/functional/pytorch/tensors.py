@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import torch
 
@@ -26,6 +26,7 @@ from .launches import direct, launch
 from .threads import by_pytorch, lost, program_of
 
 Run = Callable[..., Any]
+Result = TypeVar("Result")
 """A function of (x, weight, bias, residual, out); missing trailing arguments are None."""
 TENSORS = (torch.Tensor, torch.nn.Parameter)
 RIVAL = f"torch {torch.__version__}"
@@ -34,7 +35,7 @@ TensorGuards = getattr(getattr(torch._C._dynamo, "guards", None), "TensorGuards"
 NAMES = {torch.float16: "float16", torch.bfloat16: "bfloat16", torch.float32: "float32", torch.float64: "float64"}
 
 
-class KnownCall(NamedTuple):
+class KnownCall(NamedTuple, Generic[Result]):
     """A call that was prepared: PyTorch's own check, in C++, that tensors are like the call's, and the executor.
 
     The check compares type, dispatch keys (which autocast and `vmap` change, but PyTorch's own modes do not), device,
@@ -43,14 +44,14 @@ class KnownCall(NamedTuple):
     """
 
     is_like: Callable[..., bool]
-    run: Callable[..., Any]
+    run: Callable[..., Result]
 
     def suits(self, *tensors: Any) -> bool:
         """Whether tensors are like the call's. Missing ones are left out."""
         return self.is_like(*[a for a in tensors if a is not None])
 
 
-def known_call(run: Callable[..., Any], *tensors: Any) -> KnownCall | None:
+def known_call(run: Callable[..., Result], *tensors: Any) -> KnownCall[Result] | None:
     """Return a call with these tensors; None if PyTorch has no check. Missing tensors are left out."""
     if TensorGuards is None:
         return None
@@ -68,7 +69,7 @@ class RecentCalls(PreparedCalls):
 
     def executor(self, key: Any, tensors: tuple[Any, ...]) -> Callable[..., Any] | None:
         """Return the executor of the last call with a key if its tensors resemble these."""
-        known: KnownCall | None = self.get(key)
+        known: KnownCall[Any] | None = self.get(key)
         try:  # the check ends the process if a tensor is nested
             suits = known is not None and not any([a is not None and a.is_nested for a in tensors])
             return known.run if suits and known.suits(*tensors) else None  # type: ignore[union-attr]

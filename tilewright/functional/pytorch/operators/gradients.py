@@ -19,7 +19,7 @@ from ..state import differentiates, nests_forward_gradients
 from ..threads import by_pytorch
 from . import composed, joint_gradients, vmap
 from .expressions import activation_gradient, reads_sums
-from .layer import CalledLayer, Kernels, Run
+from .layer import CalledLayer, Gradients, Kernels, Run
 from .options import ConvolutionOptions, WeightGradientOptions
 from .pools import pool_gradient, save_pool
 
@@ -80,7 +80,7 @@ class _Operators:
 _OPERATORS = _Operators()
 
 
-def gradients(ctx: Any, grad: Any, saved: tuple[Any, ...]) -> tuple[Any, Any, Any, Any]:
+def gradients(ctx: Any, grad: Any, saved: tuple[Any, ...]) -> Gradients:
     """Return the requested gradients of the four tensors of a layer, from the saved tensors."""
     call: RecordedCall = ctx.call
     layer, tensors = call.layer, in_full(saved)
@@ -92,10 +92,10 @@ def gradients(ctx: Any, grad: Any, saved: tuple[Any, ...]) -> tuple[Any, Any, An
         grad = before_activation(layer, grad, tensors, _OPERATORS)(grad, *tensors)
     arranged = layer.arranged(grad) if any(ctx.needs_input_grad[:2]) else grad
     summed = grad if call.added and ctx.needs_input_grad[3] else None
-    return linear_pass(ctx, arranged, x, weight, _OPERATORS)(arranged, x, weight, summed)  # type: ignore[no-any-return]
+    return linear_pass(ctx, arranged, x, weight, _OPERATORS)(arranged, x, weight, summed)
 
 
-def in_full(saved: tuple[Any, ...]) -> tuple[Any, Any, Any, Any]:
+def in_full(saved: tuple[Any, ...]) -> Gradients:
     """Return the four tensors of a layer. Tensors that `save` left out are None."""
     x, weight, bias, residual = (*saved, None, None)[:4]
     return x, weight, bias, residual
@@ -128,7 +128,7 @@ def before_activation(layer: CalledLayer, grad: Any, tensors: tuple[Any, ...], k
     return lambda grad, *tensors: of_sums(grad, sums(*tensors))
 
 
-def linear_pass(ctx: Any, grad: Any, x: Any, weight: Any, kernels: Kernels) -> Run:
+def linear_pass(ctx: Any, grad: Any, x: Any, weight: Any, kernels: Kernels) -> Callable[..., Gradients]:
     """Return a function of `grad`, input and weight that computes the requested gradients of the four tensors.
 
     `grad` is the gradient with respect to the sums, as `CalledLayer.arranged` returns it. The gradient of the residual
@@ -142,7 +142,7 @@ def linear_pass(ctx: Any, grad: Any, x: Any, weight: Any, kernels: Kernels) -> R
     by_x = layer.data_gradient(grad, weight, kernels) if of_x else None
     bias_gradient = layer.bias_gradient if sums_up and not together else None
 
-    def run(grad: Any, x: Any, weight: Any, summed: Any = None) -> tuple[Any, Any, Any, Any]:
+    def run(grad: Any, x: Any, weight: Any, summed: Any = None) -> Gradients:
         of_weight, of_bias = (None, None) if by_weight is None else by_weight(x, grad, weight)
         if bias_gradient is not None:
             of_bias = bias_gradient(grad)

@@ -56,7 +56,7 @@ def _call_site(name: str, places: tuple[int, ...], options: tuple[Any, ...]) -> 
     """Return the function of one call site. `places` are the positions of its tensors in the operator's arguments."""
     operator, (count, prepare) = getattr(torch.ops.tilewright, name).default, _operators[name]
     leading = places == tuple(range(len(places)))
-    known: KnownCall | None = None
+    known: KnownCall[Any] | None = None
     last: Run | None = None
 
     def spread(arrays: tuple[Any, ...]) -> list[Any]:

@@ -5,6 +5,7 @@ If a record shows that separate kernels are faster, or ours does not compile, se
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -24,6 +25,7 @@ from ..launches import launch
 from ..tensors import NAMES, channels_last, facts, in_order, place
 from ..threads import program_of
 from .inductor import call_directly
+from .layer import Gradients
 from .options import BackwardOptions, ConvolutionOptions
 
 _library = Library("tilewright", "FRAGMENT")
@@ -77,7 +79,9 @@ def gradients(
     return _parts(lambda *tensors: run(*tensors, *given), x, weight, bias, biased, grad, options.layout == "NWC")
 
 
-def prepared_pass(x: Any, weight: Any, biased: bool, options: ConvolutionOptions, kind: Any) -> Any:
+def prepared_pass(
+    x: Any, weight: Any, biased: bool, options: ConvolutionOptions, kind: Any
+) -> Callable[..., Gradients]:
     """Return the executor of such passes, which returns the four gradients of a layer: `run(grad, x, weight, ...)`.
 
     `kind` is the type of the gradients with respect to the weight and the bias.
@@ -90,7 +94,7 @@ def prepared_pass(x: Any, weight: Any, biased: bool, options: ConvolutionOptions
         of_x, others = compute(*tensors)
         return of_x, widened(others)
 
-    def run(grad: Any, x: Any, weight: Any, bias: Any = None, residual: Any = None) -> tuple[Any, Any, Any, None]:
+    def run(grad: Any, x: Any, weight: Any, bias: Any = None, residual: Any = None) -> Gradients:
         return *_parts(wide, x, weight, bias, biased, grad, last), None
 
     return run

@@ -17,6 +17,8 @@ from ..tensors import in_order, results_lie_last
 from .options import ConvolutionOptions, WeightGradientOptions
 
 Run = Callable[..., Any]
+Gradients = tuple[Any, Any, Any, Any]
+"""The gradients with respect to input, weight, bias and residual."""
 
 
 class Kernels(Protocol):

@@ -16,13 +16,12 @@ from ..allocation import part_of
 from ..eager import is_plain
 from ..operators import joint_gradients
 from ..operators.gradients import before_activation, in_full, is_one_pass, linear_pass
-from ..operators.layer import Run, is_wide
+from ..operators.layer import Gradients, Run, is_wide
 from ..operators.options import ConvolutionOptions, WeightGradientOptions
 from ..operators.registration import executor
 from ..state import modes
 from ..tensors import KnownCall, known_call
 
-Gradients = tuple[Any, Any, Any, Any]
 _grad_enabled = torch.is_grad_enabled
 
 
@@ -33,8 +32,8 @@ class KnownPasses:
     """
 
     def __init__(self) -> None:
-        self._passes: dict[Any, KnownCall] = {}
-        self._last: tuple[tuple[bool, ...], KnownCall] | None = None
+        self._passes: dict[Any, KnownCall[Gradients]] = {}
+        self._last: tuple[tuple[bool, ...], KnownCall[Gradients]] | None = None
 
     def gradients(self, ctx: Any, grad: Any, saved: tuple[Any, ...]) -> Gradients | None:
         """Return the gradients of the tensors if such a pass is known or can be prepared; else None."""
@@ -42,14 +41,16 @@ class KnownPasses:
             return None
         wanted, last = ctx.needs_input_grad, self._last  # another thread may replace it
         if last is not None and last[0] == wanted and last[1].suits(grad, *saved):
-            return last[1].run(grad, *saved)  # type: ignore[no-any-return]
+            return last[1].run(grad, *saved)
         known = self._known(ctx, wanted, grad, saved)
         if known is None:
             return None
         self._last = wanted, known
-        return known.run(grad, *saved)  # type: ignore[no-any-return]
+        return known.run(grad, *saved)
 
-    def _known(self, ctx: Any, wanted: tuple[bool, ...], grad: Any, saved: tuple[Any, ...]) -> KnownCall | None:
+    def _known(
+        self, ctx: Any, wanted: tuple[bool, ...], grad: Any, saved: tuple[Any, ...]
+    ) -> KnownCall[Gradients] | None:
         """Return another known pass, or prepare one; None if the tensors are not ordinary ones."""
         key = wanted, grad.stride()
         known = self._passes.get(key)
@@ -104,7 +105,7 @@ def _prepared(ctx: Any, grad: Any, tensors: tuple[Any, ...]) -> Callable[..., Gr
     of_residual = call.added and ctx.needs_input_grad[3]
     kind = None if weight is None else weight.dtype if call.cast is None else ctx.given[0].dtype
     if is_one_pass(layer.options, x, weight, ctx.needs_input_grad, call.added):
-        return joint_gradients.prepared_pass(x, weight, call.biased, layer.options, kind)  # type: ignore[no-any-return]
+        return joint_gradients.prepared_pass(x, weight, call.biased, layer.options, kind)
     kernels, derive = _Executors(kind), None
     if layer.options.activation:
         derive = before_activation(layer, grad, tensors, kernels)
@@ -121,6 +122,6 @@ def _prepared(ctx: Any, grad: Any, tensors: tuple[Any, ...]) -> Callable[..., Gr
         summed = grad if of_residual else None
         if arrange is not None:
             grad = arrange(grad)
-        return linear(grad, x, weight, summed)  # type: ignore[no-any-return]
+        return linear(grad, x, weight, summed)
 
     return run
