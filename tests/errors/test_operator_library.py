@@ -94,7 +94,12 @@ MOVING: list[tuple[str, Callable[[], Any], str, str]] = [
     ("scatter_nd", lambda: topi.scatter_nd(B, topi.reshape(WHOLE, (1, 12)), A), "updates 'A' has the shape", "1 dim"),
     ("index_put", lambda: topi.index_put(A, [INDEX], B), "has 2 dimensions", "one tensor of integers per"),
     ("sparse_to_dense", lambda: topi.sparse_to_dense(WHOLE, (3, 4), B), "columns of sparse_indices", "agree"),
-    ("searchsorted", lambda: topi.searchsorted(B, INDEX), "of int32[3] in float32[5]", "one type"),
+    (
+        "searchsorted",
+        lambda: topi.searchsorted(B, INDEX),
+        "values 'N' has type int32, but sorted_sequence 'B'",
+        '"float32")',
+    ),
     ("unique", lambda: topi.unique(A), "data 'A' has the shape [3, 4]", "(elements,)"),
     ("unique", lambda: topi.unique(topi.cast(B, "bool")), "has type bool", 'topi.cast(data, "int8")'),
     ("adv_index", lambda: topi.adv_index(A, [INDEX] * 3), "has 2 dimensions", "one for each of the first"),
@@ -148,7 +153,7 @@ WINDOWS: list[tuple[str, Callable[[], Any], str, str]] = [
     ("pool2d", lambda: nn.pool2d(IMAGES, 2, 2, 1, 0, "mean"), "argument 'pool_type' is 'mean'", "'max', 'avg'"),
     ("pool2d", lambda: nn.pool2d(IMAGES, 0, 2, 1, 0, "max"), "argument 'kernel' is 0", "int >= 1"),
     ("pool2d", lambda: nn.pool2d(IMAGES, 2, (1, 1, 1), 1, 0, "max"), "'stride' is (1, 1, 1), which has 3", "of 2"),
-    ("pool2d", lambda: nn.pool2d(IMAGES, 7, 2, 1, 1, "max"), "a window of 7 elements, 1 apart, is larger", "pad more"),
+    ("pool2d", lambda: nn.pool2d(IMAGES, 7, 2, 1, 1, "max"), "argument 'kernel' is 7 for dimension 2: a window", "pad"),
     ("pool2d", lambda: nn.pool2d(A, 2, 2, 1, 0, "max"), "layout 'NCHW' does not fit 'A' of shape [3, 4]", "H, W among"),
     ("pool1d", lambda: nn.pool1d(IMAGES, 2, 2, 1, 0, "max", layout="NCH2"), "'NCH2', which is not a layout", "NCHW16c"),
     ("pool1d", lambda: nn.pool1d(IMAGES, 2, 2, 1, -1, "max", layout="NCHW"), "argument 'padding' is -1", "int >= 0"),
@@ -184,19 +189,19 @@ WINDOWS: list[tuple[str, Callable[[], Any], str, str]] = [
     (
         "group_conv2d_transpose_nchw",
         lambda: nn.group_conv2d_transpose_nchw(IMAGES, te.placeholder((6, 2, 3, 3)), 1, 0, None, 0, 4),
-        "6 channels do not divide into groups=4",
-        "a divisor",
+        "argument 'groups' is 4, which does not divide the 6 channels of",
+        "a divisor of 6",
     ),
     (
         "conv2d_transpose_nchw",
         lambda: nn.conv2d_transpose_nchw(IMAGES, te.placeholder((6, 2, 1, 1)), 1, 3, None, 0),
-        "the result would be empty",
+        "argument 'padding' is 3, which leaves an empty result of -2 x -1",
         "less padding",
     ),
     (
         "conv1d_transpose_ncw",
         lambda: nn.conv1d_transpose_ncw(te.placeholder((1, 3, 1)), te.placeholder((3, 1, 2)), 1, 1, None, 0),
-        "the result would be empty: ['0']",
+        "argument 'padding' is 1, which leaves an empty result of 0",
         "less padding",
     ),
     (
@@ -310,14 +315,14 @@ DISPLACED: list[tuple[str, Callable[[], Any], str, str]] = [
     (
         "deformable_conv2d_nchw",
         lambda: nn.deformable_conv2d_nchw(FOUR, FOUR, te.placeholder((3, 2, 3, 3)), 1, 0, 1, 1, 2),
-        "3 filters do not divide into groups=2",
-        "a divisor",
+        "argument 'groups' is 2, which does not divide the 3 filters",
+        "a divisor of 3",
     ),
     (
         "deformable_conv2d_nchw",
         lambda: nn.deformable_conv2d_nchw(FOUR, FOUR, FOUR, 1, 1, 1, 3, 1),
-        "4 channels do not divide into deformable_groups=3",
-        "a divisor",
+        "argument 'deformable_groups' is 3, which does not divide the 4 channels",
+        "a divisor of 4",
     ),
 ]
 FOUR = te.placeholder((1, 4, 6, 6), name="E")

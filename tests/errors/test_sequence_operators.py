@@ -26,7 +26,7 @@ dynamic = topi.dynamic_strided_slice
 
 MISTAKES: list[tuple[str, Callable[[], Any], str, str]] = [
     ("lstm", lambda: nn.lstm(ROWS, GATES, STATE), "Xs 'R' has the shape [3, 8]", "(steps, batch, inputs)"),
-    ("lstm", lambda: nn.lstm(SEQUENCE, floats(15, 3), STATE), "Wi has the shape [15, 3]", "(4 * hidden, inputs)"),
+    ("lstm", lambda: nn.lstm(SEQUENCE, floats(15, 3), STATE), "shape [15, 3], which is not (4 * hidden", "four gates"),
     ("lstm", lambda: nn.lstm(SEQUENCE, GATES, GATES), "dimension 1 of Wh and its extent by Xs, Wi and proj", "agree"),
     ("lstm", lambda: nn.lstm(SEQUENCE, GATES, STATE, LINE), "dimension 0 of Bi", "agree"),
     ("lstm", lambda: nn.lstm(SEQUENCE, GATES, STATE, ROWS), "Bi 'R' has the shape [3, 8]", "(16,)"),
@@ -37,10 +37,15 @@ MISTAKES: list[tuple[str, Callable[[], Any], str, str]] = [
     ("dft", lambda: topi.dft(WHOLE, WHOLE), "re_data 'I' is int32 of shape [3]", "floating-point"),
     ("dft", lambda: topi.dft(LINE, floats(8, dtype="float64")), "re_data has type float32", "one type"),
     ("dft", lambda: topi.dft(LINE, ROWS), "im_data 'R' has the shape [3, 8]", "1 dimension"),
-    ("stft", lambda: topi.stft(ROWS, 9, 2, 9, floats(9), False, True), "has 8 elements, and a window 9", "win_length"),
+    ("stft", lambda: topi.stft(ROWS, 9, 2, 9, floats(9), False, True), "but a window of win_length=9 is", "up to"),
     ("stft", lambda: topi.stft(ROWS, 8, 2, 4, LINE, False, True), "elements of window and win_length", "agree"),
     ("stft", lambda: topi.stft(ROWS, 8, 0, 8, LINE, False, True), "argument 'hop_length' is 0", "int >= 1"),
-    ("stft", lambda: topi.stft(ROWS, 8, 2, 8, LINE, False, True, (3, 4, 1, 2)), "output_shape=(3, 4, 1, 2)", "leave"),
+    (
+        "stft",
+        lambda: topi.stft(ROWS, 8, 2, 8, LINE, False, True, (3, 4, 1, 2)),
+        "'output_shape' is (3, 4, 1, 2), but",
+        "leave",
+    ),
     ("fifo_buffer", lambda: nn.fifo_buffer(floats(9), LINE, 0), "9 elements along dimension 0, and buffer 8", "most"),
     ("fifo_buffer", lambda: nn.fifo_buffer(WHOLE, LINE, 0), "data has type int32", "one type"),
     ("embed", lambda: nn.embed(LINE, WHOLE), "table 'L' has the shape [8]", "(rows, width)"),

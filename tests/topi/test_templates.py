@@ -368,7 +368,7 @@ def test_a_record_of_a_removed_strategy(tmp_path):
 
 
 def test_groups_that_do_not_part_the_channels():
-    with pytest.raises(UserError, match="Input's channels, 5, do not divide into groups=2"):
+    with pytest.raises(UserError, match="'groups' is 2, which does not divide Input's channels, 5"):
         tw.topi.nn.group_conv2d_nchw(tw.placeholder((1, 5, 7, 7)), tw.placeholder((4, 2, 3, 3)), 1, 1, groups=2)
     with pytest.raises(UserError, match="a group's channels of Input and Filter"):
         tw.topi.nn.group_conv2d_nchw(tw.placeholder((1, 8, 7, 7)), tw.placeholder((4, 2, 3, 3)), 1, 1, groups=2)

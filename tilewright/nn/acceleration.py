@@ -116,7 +116,9 @@ def accelerate(
 def _check(model: Any, training: bool) -> None:
     """Raise UserError if the layers of a model cannot be replaced."""
     if not isinstance(model, torch.nn.Module):
-        raise UserError(f"model is {kind_of(model)}", primitive="accelerate", fix="give a torch.nn.Module")
+        raise UserError(
+            f"model is {kind_of(model)}, not a module", primitive="accelerate", fix="give a torch.nn.Module"
+        )
     for part in model.modules():
         if isinstance(part, torch._dynamo.OptimizedModule) or part._compiled_call_impl is not None:
             what = "the model is compiled" if part is model else f"its part {type(part).__name__} is compiled"

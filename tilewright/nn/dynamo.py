@@ -62,7 +62,11 @@ def dynamo_backend(
     own = {name: given.pop(name, None) for name in _OWN}
     seconds_of_tune(own["tune"])
     if own["report"] is not None and not callable(own["report"]):
-        raise UserError(f"report is {own['report']!r}", primitive="torch.compile", fix="give a function, such as print")
+        raise UserError(
+            f"report is {own['report']!r}, which is not a function",
+            primitive="torch.compile",
+            fix="give a function, such as print",
+        )
     patches = {**_patches_of(mode), **given}
     key_compiled_graphs()
 

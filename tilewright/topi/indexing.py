@@ -389,9 +389,9 @@ def _matrix(data: Tensor, primitive: str = "matrix_set_diag") -> tuple[int, int]
     found = [known(n) for n in data.shape[-2:]]
     if len(found) < 2 or None in found:
         raise UserError(
-            f"data {data.name!r} has the shape {list(data.shape)}",
+            f"data {data.name!r} has the shape {list(data.shape)}, which holds no matrices of constant extents",
             primitive=primitive,
-            fix="give matrices of constant extents: a tensor of at least 2 dimensions",
+            fix="give a tensor of at least 2 dimensions, the last two of constant extents",
         )
     return found[0] or 0, found[1] or 0
 

@@ -234,7 +234,9 @@ def fixed_point_multiply(x: Tensor, multiplier: int, shift: int) -> Tensor:
         )
     if data.dtype != "int32":
         raise UserError(
-            f"x {data.name!r} has type {data.dtype}", primitive="fixed_point_multiply", fix="give a tensor of int32"
+            f"x {data.name!r} has type {data.dtype}, but fixed-point numbers are int32",
+            primitive="fixed_point_multiply",
+            fix='give a tensor of int32: topi.cast(x, "int32")',
         )
     down = 31 - exponent
     half = o.const(1 << (down - 1), "int64")

@@ -72,7 +72,8 @@ def _reduction(name: str, reducer: Callable[..., Any], doc: str, of_conditions: 
         plan = Plan(data, axis, keepdims, name)
         if (plan.data.dtype == "bool") != of_conditions:
             raise UserError(
-                f"data {data.name!r} has type {data.dtype}",
+                f"data {data.name!r} has type {data.dtype}, but {name} reduces "
+                + ("conditions" if of_conditions else "numbers"),
                 primitive=name,
                 fix="compare it first: topi.not_equal(data, 0)"
                 if of_conditions
@@ -182,7 +183,11 @@ def argmin(data: Tensor, axis: Any = None, keepdims: bool = False, select_last_i
 def _place(name: str, data: Tensor, axis: Any, keepdims: Any, select_last_index: Any) -> Tensor:
     plan = Plan(data, axis, keepdims, name)
     if data.dtype == "bool":
-        raise UserError(f"data {data.name!r} has type bool", primitive=name, fix='convert it: topi.cast(data, "int32")')
+        raise UserError(
+            f"data {data.name!r} has type bool, but {name} compares numbers",
+            primitive=name,
+            fix='convert it: topi.cast(data, "int32")',
+        )
     reducer = _PAIRS[name, flag(select_last_index, "select_last_index", name)]
     pairs = plan.compute(
         lambda e, axes: reducer((plan.flat_index(), e), axis=axes), f"{data.op.name}_red_temp", COMM_REDUCE_IDX

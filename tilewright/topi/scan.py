@@ -57,7 +57,11 @@ Combine = tuple[Callable[..., Any], Callable[[Any, Any], Expr], int]
 def _running(data: Any, axis: Any, dtype: Any, exclusive: Any, how: Combine, primitive: str) -> Tensor:
     source = tensor(data, "data", primitive)
     if source.dtype == "bool" and dtype is None:
-        raise UserError(f"data {source.name!r} has type bool", primitive=primitive, fix='give a type: dtype="int32"')
+        raise UserError(
+            f"data {source.name!r} has type bool, and no type is given for the result",
+            primitive=primitive,
+            fix='give a type: dtype="int32"',
+        )
     kind = element_type(source.dtype if dtype is None else dtype, primitive)
     if axis is None:
         source, axis = reshape(source, (-1,)), 0

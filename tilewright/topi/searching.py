@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from ..core.dtype import DType
 from ..core.errors import UserError
 from ..core.refusals import old_name as _old_name
 from ..expr import operators as o
@@ -47,12 +48,7 @@ def searchsorted(sorted_sequence: Tensor, values: Tensor, right: bool = False, o
     source = tensor(sorted_sequence, "sorted_sequence", "searchsorted")
     wanted = tensor(values, "values", "searchsorted")
     kind, behind = element_type(out_dtype, "searchsorted"), flag(right, "right", "searchsorted")
-    if not source.ndim or not kind.is_int or source.dtype != wanted.dtype:
-        raise UserError(
-            f"searchsorted of {wanted.dtype}{list(wanted.shape)} in {source.dtype}{list(source.shape)}, as {kind}",
-            primitive="searchsorted",
-            fix='give a sequence and values of one type, and out_dtype="int32" or "int64"',
-        )
+    _check_search(source, wanted, kind)
     if source.ndim > 1:
         rank_of(wanted, source.ndim, "values", "searchsorted")
         for d in range(source.ndim - 1):
@@ -84,6 +80,29 @@ def searchsorted(sorted_sequence: Tensor, values: Tensor, right: bool = False, o
         statement.each(elements(wanted), find)
 
     return computed_by("searchsorted", [source, wanted], [(wanted.shape, kind)], write)[0]
+
+
+def _check_search(source: Tensor, wanted: Tensor, kind: DType) -> None:
+    """Raise UserError unless values can be found in a sequence, and the result's type holds positions."""
+    name = "searchsorted"
+    if not source.ndim:
+        raise UserError(
+            f"sorted_sequence {source.name!r} has no dimensions",
+            primitive=name,
+            fix="give a tensor that is in ascending order along its last dimension",
+        )
+    if source.dtype != wanted.dtype:
+        raise UserError(
+            f"values {wanted.name!r} has type {wanted.dtype}, but sorted_sequence {source.name!r} has {source.dtype}",
+            primitive=name,
+            fix=f'give both one type: topi.cast(values, "{source.dtype}")',
+        )
+    if not kind.is_int:
+        raise UserError(
+            f"argument 'out_dtype' is {str(kind)!r}, but positions are integers",
+            primitive=name,
+            fix='give "int32" or "int64"',
+        )
 
 
 def _goes_ahead(held: Expr, value: Expr, behind: bool) -> Expr:
@@ -122,11 +141,15 @@ def unique(data: Tensor, is_sorted: bool = True, return_counts: bool = False) ->
     source = rank_of(tensor(data, "data", "unique"), 1, "data", "unique", "(elements,)")
     if source.dtype == "bool":
         raise UserError(
-            f"data {source.name!r} has type bool", primitive="unique", fix='convert it: topi.cast(data, "int8")'
+            f"data {source.name!r} has type bool, but only numbers are ordered",
+            primitive="unique",
+            fix='convert it: topi.cast(data, "int8")',
         )
     (length,) = sizes(source, [0], "unique")
     if not length:
-        raise UserError(f"data {source.name!r} is empty", primitive="unique", fix="give at least one element")
+        raise UserError(
+            f"data {source.name!r} is empty", primitive="unique", fix="give a tensor with at least one element"
+        )
     order = stored(argsort(source, dtype="int32"))
     ordered = stored(moved([length], lambda i: source(order(i[0])), "ordered"))
     fresh = moved([length], lambda i: o.cast("int32", _is_fresh(ordered, i[0])), "fresh")

@@ -53,7 +53,7 @@ def dft(re_data: Tensor, im_data: Tensor, inverse: Any = False) -> tuple[Tensor,
         same(real.shape[d], imaginary.shape[d], f"extents of dimension {d} of re_data and im_data", "dft")
     if real.dtype != imaginary.dtype:
         raise UserError(
-            f"re_data has type {real.dtype}, and im_data {imaginary.dtype}", primitive="dft", fix="give one type"
+            f"re_data has type {real.dtype}, and im_data {imaginary.dtype}", primitive="dft", fix="give both one type"
         )
     (length,) = sizes(real, [real.ndim - 1], "dft")
     back, kind = flag(inverse, "inverse", "dft"), sum_type(real.dtype)
@@ -122,14 +122,18 @@ def stft(
     (length,) = sizes(signal, [1], "stft")
     if length < size:
         raise UserError(
-            f"data {signal.name!r} has {length} elements, and a window {size}",
+            f"data {signal.name!r} has {length} elements, but a window of win_length={size} is longer",
             primitive="stft",
             fix="give a win_length up to the length of the signals",
         )
     rows = count // 2 + 1 if flag(onesided, "onesided", "stft") else count
     shape = (signal.shape[0], rows, (length - size) // hop + 1, 2)
     if output_shape is not None and [known(n) for n in output_shape][1:] != list(shape[1:]):
-        raise UserError(f"output_shape={output_shape!r}", primitive="stft", fix=f"leave it out, or give {[*shape]}")
+        raise UserError(
+            f"argument 'output_shape' is {output_shape!r}, but the other arguments result in {[*shape]}",
+            primitive="stft",
+            fix="leave output_shape out",
+        )
     result = o.multiply(o.const(1, signal.dtype), o.const(1, factors.dtype)).dtype
     kind = sum_type(result)
     cosines, sines = _table(size, kind)
@@ -150,7 +154,7 @@ def _signal(given: Any, argument: str, primitive: str) -> Tensor:
     found = tensor(given, argument, primitive)
     if not found.dtype.is_float or not found.ndim:
         raise UserError(
-            f"{argument} {found.name!r} is {found.dtype} of shape {list(found.shape)}",
+            f"{argument} {found.name!r} is {found.dtype} of shape {list(found.shape)}, which is not a signal",
             primitive=primitive,
             fix="give floating-point numbers in one dimension or more",
         )

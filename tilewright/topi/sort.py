@@ -139,7 +139,9 @@ def _row(data: Any, axis: Any, primitive: str) -> tuple[Tensor, int, int]:
     at = dimension(axis, source.ndim, primitive)
     if source.dtype == "bool":
         raise UserError(
-            f"data {source.name!r} has type bool", primitive=primitive, fix='convert it: topi.cast(data, "int8")'
+            f"data {source.name!r} has type bool, but only numbers are ordered",
+            primitive=primitive,
+            fix='convert it: topi.cast(data, "int8")',
         )
     (length,) = sizes(source, [at], primitive)
     sizes(source, range(source.ndim), primitive)
@@ -152,9 +154,9 @@ def _counts(valid_count: Any, source: Tensor, at: int) -> Tensor:
     shape = [n for d, n in enumerate(source.shape) if d != at]
     if [known(n) for n in counts.shape] != [known(n) for n in shape]:
         raise UserError(
-            f"valid_count {counts.name!r} has the shape {list(counts.shape)}",
+            f"valid_count {counts.name!r} has the shape {list(counts.shape)}, which is not a count per row",
             primitive="argsort",
-            fix=f"give a count for each row: a tensor of shape {shape}",
+            fix=f"give a tensor of shape {shape}",
         )
     return reshape(counts, [product(shape)])
 

@@ -90,7 +90,9 @@ def _boxes(boxes: Tensor, box_indices: Tensor) -> tuple[Tensor, Tensor]:
     same(places.shape[0], image_of.shape[0], "boxes and box_indices", _NAME)
     if not places.dtype.is_float:
         raise UserError(
-            f"boxes {places.name!r} is {places.dtype}", primitive=_NAME, fix='give floats: topi.cast(boxes, "float32")'
+            f"boxes {places.name!r} is {places.dtype}, but coordinates are floats",
+            primitive=_NAME,
+            fix='convert it: topi.cast(boxes, "float32")',
         )
     return places, image_of
 

@@ -107,7 +107,11 @@ def _checked(
     for argument, text in zip(("layout", "out_layout"), layouts, strict=True):
         parsed = Layout(text, argument, primitive)
         if parsed.dims != ["N", "C", "H", "W", "c"]:
-            raise UserError(f"argument {argument!r} is {text!r}", primitive=primitive, fix='give one like "NCHW16c"')
+            raise UserError(
+                f"argument {argument!r} is {text!r}, which is not NCHW with channels in blocks",
+                primitive=primitive,
+                fix='give the size of a block: "NCHW16c"',
+            )
     same(
         Layout(layouts[0], "layout", primitive).blocks["C"],
         x.shape[4],

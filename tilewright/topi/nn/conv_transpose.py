@@ -73,7 +73,9 @@ def transposed(
     same(x.shape[1], w.shape[0], f"the channels of {x_name} and {w_name}", primitive)
     if (known(x.shape[1]) or 0) % parts:
         raise UserError(
-            f"{x.shape[1]} channels do not divide into groups={parts}", primitive=primitive, fix="give a divisor"
+            f"argument 'groups' is {parts}, which does not divide the {x.shape[1]} channels of {x_name} {x.name!r}",
+            primitive=primitive,
+            fix=f"give a divisor of {x.shape[1]}",
         )
     stride, padding, more = window
     steps = integers(stride, rank, "strides", primitive, 1)
@@ -85,7 +87,9 @@ def transposed(
     ]
     if any((least := known(n)) is not None and least < 1 for n in sizes):
         raise UserError(
-            f"the result would be empty: {[str(n) for n in sizes]}", primitive=primitive, fix="give less padding"
+            f"argument 'padding' is {padding!r}, which leaves an empty result of {' x '.join(map(str, sizes))}",
+            primitive=primitive,
+            fix="give less padding",
         )
     return _spread(x, w, (steps, before, sizes), result_type(out_dtype, x, primitive), parts, primitive)
 

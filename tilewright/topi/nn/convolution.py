@@ -73,9 +73,9 @@ def _check_groups(channels: Any, filters: Any, groups: Any, arguments: tuple[str
     for extent, what in ((channels, f"{arguments[0]}'s channels"), (filters, f"{arguments[1]}'s filters")):
         if groups < 1 or (isinstance(extent, IntImm) and extent.value % groups):
             raise UserError(
-                f"{what}, {extent}, do not divide into groups={groups}",
+                f"argument 'groups' is {groups}, which does not divide {what}, {extent}",
                 primitive=primitive,
-                fix="give a common divisor",
+                fix=f"give a common divisor of {channels} channels and {filters} filters",
             )
 
 
@@ -88,7 +88,7 @@ def layouts_of(data_layout: Any, kernel_layout: Any, spatial: str, primitive: st
     for argument, (layout, letters) in given.items():
         if not isinstance(layout, str) or sorted(layout) != sorted(letters):
             raise UserError(
-                f"argument {argument!r} is {layout!r}",
+                f"argument {argument!r} is {layout!r}, which is not an order of {letters}",
                 primitive=primitive,
                 fix=f"give the letters of {letters} in the order of the dimensions "
                 f"({', '.join(f'{d}: {SPATIAL[d]}' for d in spatial)}); a type is given by name: out_dtype=...",

@@ -98,7 +98,11 @@ def _deformed(
     divided = ((channels, "channels", deformed, "deformable_groups"), (channels, "channels", grouped, "groups"))
     for extent, what, count, of in (*divided, (filters, "filters", grouped, "groups")):
         if (known(extent) or 0) % count:
-            raise UserError(f"{extent} {what} do not divide into {of}={count}", primitive=name, fix="give a divisor")
+            raise UserError(
+                f"argument {of!r} is {count}, which does not divide the {extent} {what}",
+                primitive=name,
+                fix=f"give a divisor of {extent}",
+            )
     same(w.shape[2 if last else 1] * grouped, channels, "the channels of kernel, times groups, and of data", name)
     wanted = deformed * rows * columns * 2
     same(moves.shape[3 if last else 1], wanted, "the channels of offset, and two for each tap and group", name)

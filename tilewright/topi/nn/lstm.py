@@ -115,7 +115,9 @@ class _Network:
         rows = known(found["Wi"].shape[0]) if found["Wi"].ndim == 2 else None
         if not rows or rows % 4:
             raise UserError(
-                f"Wi has the shape {list(found['Wi'].shape)}", primitive="lstm", fix="give (4 * hidden, inputs)"
+                f"Wi has the shape {list(found['Wi'].shape)}, which is not (4 * hidden, inputs)",
+                primitive="lstm",
+                fix="give one tensor with the rows of all four gates",
             )
         hidden = rows // 4
         projected = known(found["proj"].shape[0]) if "proj" in found else hidden
@@ -130,7 +132,9 @@ class _Network:
             for d, n in enumerate(wanted[name]):
                 same(t.shape[d], n, f"dimension {d} of {name} and its extent by Xs, Wi and proj", "lstm")
             if t.dtype != x.dtype:
-                raise UserError(f"{name} has type {t.dtype}, and Xs {x.dtype}", primitive="lstm", fix="give one type")
+                raise UserError(
+                    f"{name} has type {t.dtype}, and Xs {x.dtype}", primitive="lstm", fix="give all one type"
+                )
         return cls(found, steps, batch, hidden, projected)
 
     def states(self, inputs: Tensor, act: dict[str, Activation], reverse: bool, layout: str) -> tuple[Tensor, Tensor]:

@@ -23,7 +23,7 @@ def floats(given: Any, primitive: str) -> Tensor:
     data = tensor(given, "data", primitive)
     if not data.dtype.is_float:
         raise UserError(
-            f"data {data.name!r} has type {data.dtype}",
+            f"data {data.name!r} has type {data.dtype}, which is not a floating-point type",
             primitive=primitive,
             fix='convert it: topi.cast(data, "float32")',
         )

@@ -108,9 +108,10 @@ def pool_of(
         number = o.floordiv(room + (s - 1 if up else 0), s) + 1
         if (known(room) or 0) < 0:
             raise UserError(
-                f"a window of {k} elements, {a} apart, is larger than dimension {d}, {source.shape[d]} + {b} + {e}",
+                f"argument 'kernel' is {k} for dimension {d}: a window covers {(k - 1) * a + 1} elements with dilation "
+                f"{a}, but the padded dimension has {source.shape[d]} + {b} + {e}",
                 primitive=primitive,
-                fix="pad more, or use a smaller window",
+                fix="pad more, or use a smaller kernel or dilation",
             )
         places.append(number)
     slide = Sliding(tuple(steps), tuple(before), tuple(apart))

@@ -25,7 +25,7 @@ class Rows:
         self.x = tensor(x, "x", primitive)
         if not self.x.dtype.is_float:
             raise UserError(
-                f"x {self.x.name!r} has type {self.x.dtype}",
+                f"x {self.x.name!r} has type {self.x.dtype}, which is not a floating-point type",
                 primitive=primitive,
                 fix='convert it: topi.cast(x, "float32")',
             )

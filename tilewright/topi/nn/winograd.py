@@ -138,7 +138,11 @@ def conv2d_winograd_weight_transform(kernel: Tensor, tile_size: int) -> Tensor:
     w = rank_of(tensor(kernel, "kernel", name), 4, "kernel", name, "(filters, channels, size, size)")
     size = known(w.shape[2])
     if size is None or size != known(w.shape[3]):
-        raise UserError(f"kernel {w.name!r} has the shape {list(w.shape)}", primitive=name, fix="give square kernels")
+        raise UserError(
+            f"kernel {w.name!r} has the shape {list(w.shape)}, which is not square or not constant",
+            primitive=name,
+            fix="give square kernels of constant size",
+        )
     if not w.dtype.is_float:
         raise UserError(
             f"kernel {w.name!r} has type {w.dtype}, but transforms of kernels have fractions",
@@ -266,7 +270,11 @@ def _convolved(
         at = 0 if last else 2  # the dimension of the kernels' heights
         size = known(w.shape[at]) or 0
         if not size or known(w.shape[at + 1]) != size:
-            raise UserError(f"weight has the shape {list(w.shape)}", primitive=name, fix="give square kernels")
+            raise UserError(
+                f"weight {w.name!r} has the shape {list(w.shape)}, which is not square or not constant",
+                primitive=name,
+                fix="give square kernels of constant size",
+            )
         tile = 4 if size == 3 else 2
         _check_precision(tile, size, f"weight {w.name!r} has kernels of {size}×{size}", name)
         packed = _transformed_kernel(w, tile, size, kind, last)

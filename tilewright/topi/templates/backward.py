@@ -91,7 +91,11 @@ class Backward(PerChannel):
         return data, weights, *bias, placeholder(self.out_shape, self.dtype, "gradient")
 
     def sums(self, data: Tensor, weights: Tensor) -> Tensor:
-        raise UserError("it has no plain declaration", primitive=self.name, fix="use its templates")
+        raise UserError(
+            "all gradients of a layer are several results, which have no declaration as one sum",
+            primitive=self.name,
+            fix=f"schedule them by the template {self.name!r}",
+        )
 
     def numpy(self, *given: np.ndarray) -> Any:
         """The results by NumPy, in the type of the data."""
