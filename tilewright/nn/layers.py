@@ -68,7 +68,7 @@ class ModelLayer:
         """Return the problems of the gradients that our operators compute in a training step on a kind of device."""
         problem, weight, bias = self.problem, self.module.weight, self.module.bias
         wide = is_wide(weight.dtype, getattr(torch, problem.dtype))  # under autocast
-        # As `CalledLayer.adds_up_bias`: one kernel computes the gradients of weight and bias.
+        # One kernel may compute the gradients of weight and bias, as in `CalledLayer.adds_up_bias`.
         biased = bias is not None and bias.requires_grad and kind == "cuda" and problem.op not in TRANSPOSES
         return gradients_of_ours(problem, weight.requires_grad, self.needs_gradient, wide, biased)
 

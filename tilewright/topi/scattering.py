@@ -119,8 +119,8 @@ def scatter_nd(data: Tensor, indices: Tensor, updates: Tensor, mode: str = "upda
     depth = getattr(where.shape[0], "value", None) if where.ndim else None
     if depth is None or not 1 <= depth <= source.ndim:
         raise UserError(
-            f"indices {where.name!r} has the shape {list(where.shape)}, whose first extent is not a number of "
-            f"dimensions of data {source.name!r}",
+            f"indices {where.name!r} has the shape {list(where.shape)}, so it cannot index dimensions of data "
+            f"{source.name!r}",
             primitive="scatter_nd",
             fix=f"give a first extent from 1 to {source.ndim}, the number of dimensions that are indexed",
         )
