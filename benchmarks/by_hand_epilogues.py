@@ -4,8 +4,8 @@
     python -m benchmarks.by_hand_epilogues --count nvdisasm
 
 Every variant is checked against float64 and timed in turns with the layer without an epilogue. The column `again` is
-that layer a second time: its distance from 1 is noise. `--count` needs no GPU: it prints how many instructions the
-machine code of each variant has beyond that of the plain layer, by the disassembler whose path it is given.
+that layer a second time: its distance from 1 is noise. `--count` needs no GPU: it takes the path of a disassembler, and
+prints the additional instructions of each variant compared with the plain layer.
 """
 
 from __future__ import annotations

@@ -2,10 +2,10 @@
 
     python -m benchmarks.by_hand_groups [--parts NAME ...] [--compile-only] [--out DIR]
 
-`by_hand_groups.cu` has the forms. Each part is a layer in a layout: every variant is compiled, checked against float64
-on poisoned output, and timed in turns with PyTorch (both memory orders, `benchmark=True`), with the record that ships,
-and with the best configurations by the model of `topi/conv2d.grouped_rows`, which has the same products. Variants that
-leave something out show the time of each part of a kernel. docs/notes/small-groups.md has the figures.
+`by_hand_groups.cu` has the forms. Each part is a layer in a layout. Every variant is compiled, and checked against
+float64 on poisoned output. It is timed in turns with PyTorch (both memory orders, `benchmark=True`), the shipped
+record, and the best configurations of `topi/conv2d.grouped_rows` by its model. That template has the same products.
+Variants that leave something out show the time of each part of a kernel. docs/notes/small-groups.md has the figures.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
 """Hand-written kernels for depthwise layers of small images: python -m benchmarks.by_hand_small_images [LAYER ...]
 
 Rows of such images are shorter than a sector of memory, but planes lie one after another. So a block copies whole
-planes to shared memory and computes them there. Many variants of one kernel show which choices pay: the way to copy
-planes (ordinary loads, `cp.async`, the bulk copies of sm_90), into how many places, how many planes, images and results
-a block and a thread have, and how results leave. Each is checked against float64 and timed in CUDA graphs; the best
-ones, and the best of each way to load and of each number of copies, are then timed in turns with PyTorch, in both
-memory orders, and with the first configurations of `topi/depthwise.planes`, which generates such kernels. A line has
-the time, PyTorch's time divided by it, and the time at the rate of a copy divided by it.
+planes to shared memory and computes them there. Variants of one kernel show which choices pay. They differ in the
+copies of planes (ordinary loads, `cp.async`, or the bulk copies of sm_90) and the number of their buffers. They also
+differ in the planes, images and results per block and thread, and in the stores of results. Each variant is checked
+against float64 and timed in CUDA graphs. The best variants, overall and per kind and number of copies, are then timed
+in turns with PyTorch in both memory orders. So are the first configurations of `topi/depthwise.planes`, which generates
+such kernels. A line has the time, PyTorch's time divided by it, and the time at the rate of a copy divided by it.
 
 docs/notes/planes.md has their times on an H200; `tests/benchmarks/test_by_hand_small_images.py` compiles them.
 """

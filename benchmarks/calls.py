@@ -1,9 +1,9 @@
 """The cost of a call from Python beyond the driver's own launch: `python -m benchmarks.calls [target ...]`.
 
-In one run, in turns: the driver's launch with arguments that are packed already (`cuLaunchKernel` through ctypes),
-calls of a built module with all its checks, and PyTorch eager doing the same. Each figure is a time per call over
-bursts shorter than the launch queue, so that calls never wait for the GPU. The device is idle when a burst begins.
-`--in-a-row` calls follow each other at the end: there the device sets the pace.
+One run times three calls in turns. The first is the driver's launch with packed arguments (`cuLaunchKernel` through
+ctypes). The second is the call of a built module with all its checks, and the third the same operation in eager
+PyTorch. Each figure is a time per call over bursts shorter than the launch queue, so that calls never wait for the GPU.
+The device is idle when a burst begins. `--in-a-row` calls follow each other at the end: there the device sets the pace.
 """
 
 from __future__ import annotations

@@ -2,10 +2,10 @@
 
     python -m benchmarks.convolution_sweep --modes float32 float16 float16/NHWC --trials 24 --out DIR [NAME ...]
 
-Every workload is compiled in `--trials` configurations by all processors, checked against float64 on poisoned output,
-and timed; the first configuration is used by calls without a log, the best goes into a log. Then the first, the best
-and PyTorch's ways (both memory orders, `benchmark=True`) are timed in turns, in CUDA graphs, in one process, and small
-tensors in several places of memory: `timed_rows` says why.
+All processors compile `--trials` configurations of every workload. Each is checked against float64 on poisoned output,
+and timed. Calls without a log use the first configuration; the best goes into a log. One process then times the first,
+the best and PyTorch's kernels (both memory orders, `benchmark=True`) in turns, in CUDA graphs. Small tensors lie at
+several places in memory; `timed_rows` has the reason.
 """
 
 from __future__ import annotations

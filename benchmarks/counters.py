@@ -2,10 +2,10 @@
 
     python -m benchmarks.counters [--ncu PATH] [--markdown] [NAME ...]
 
-For the documents' kernels: sectors per request of global loads and stores, the slowdown of shared memory by bank
-conflicts, bytes of shared memory, and occupancy. Nsight Compute (`ncu`) runs each kernel once, in a process of its own;
-it needs a GPU, and the right to read its counters. Ends with status 1 if a number differs by more than a tenth. Without
-`ncu`, the numbers of `s.explain` are printed alone.
+The figures of the documents' kernels are sectors per request of global loads and stores, the slowdown by bank
+conflicts, shared memory, and occupancy. Nsight Compute (`ncu`) runs each kernel once, in a process of its own; it needs
+a GPU, and the right to read its counters. Ends with status 1 if a number differs by more than a tenth. Without `ncu`,
+the numbers of `s.explain` are printed alone.
 """
 
 from __future__ import annotations

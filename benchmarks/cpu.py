@@ -93,8 +93,8 @@ def matmul(n: int, rounds: int, made: tuple[Any, ...], name: str) -> None:
 def depthwise(channels: int, size: int, kernel: int = 3) -> tuple[Any, ...]:
     """A depthwise convolution with zeros around the image.
 
-    A strip of `rows` rows is padded into the nearest cache, then summed: the sums of `rows` × `lanes` pixels are in
-    vector registers, and the pixels that neighbouring rows share are read once.
+    A strip of `rows` rows is padded into the nearest cache, then summed. The sums of `rows` × `lanes` pixels are in
+    vector registers. Pixels that neighbouring rows share are read once.
     """
     rows, lanes = (7 if size % 7 == 0 else 4), (16 if size % 16 == 0 else 28 if size % 28 == 0 else size)
     pad = kernel // 2

@@ -1,12 +1,14 @@
 """The one-line call beside PyTorch's on the CPU: python -m benchmarks.cpu_calls [--threads 1 2] [NAME ...]
 
-The depthwise rows of `benchmarks.convolutions`, float32, both sides on the same tensors (NCHW, and channels last) and
-the same number of threads, in turns in one process. Results are compared with PyTorch's in float64 first. A ratio is
-the median of the rounds' ratios, theirs over ours: above 1, ours is faster. *Runs* says which kernel the call takes.
-With `--between`, each layer stands between PyTorch's ReLU of its data and of its result, and all three are timed.
+The depthwise rows of `benchmarks.convolutions` are timed in float32, in turns in one process. Both sides use the same
+tensors (NCHW, and channels last) and the same number of threads. Results are compared with PyTorch's in float64 first.
+A ratio is the median of the rounds' ratios, theirs over ours: above 1, ours is faster. *Runs* says which kernel the
+call takes. With `--between`, each layer stands between PyTorch's ReLU of its data and of its result, and all three are
+timed.
 
-PyTorch's threads wait for each other by spinning. If other programs keep the cores busy, one of them is often not
-running, and both sides take milliseconds: on Linux, `chrt -f 10 python -m benchmarks.cpu_calls` goes before the others.
+PyTorch's threads wait for each other by spinning. If other programs keep the cores busy, one of the threads often does
+not run, and both sides take milliseconds. On Linux, `chrt -f 10 python -m benchmarks.cpu_calls` has priority over other
+programs.
 """
 
 from __future__ import annotations

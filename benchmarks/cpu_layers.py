@@ -1,9 +1,9 @@
 """Layers of every kind on a CPU, our kernel as shipped beside PyTorch's: python -m benchmarks.cpu_layers [--only TEXT]
 
-Layers of known networks and drawn ones (`benchmarks.drawn_layers`), in both memory orders, each library on one thread,
-in turns, by the processor time of that thread, so that other programs on the machine disturb little; with `--threads N`
-on more of them, by the clock on the wall, which needs processors that are idle. Both allocate their result. Results are
-compared with PyTorch's in float64 first. `--rivals FILE` writes both times into a table of decisions:
+The layers are of known networks, or drawn (`benchmarks.drawn_layers`), in both memory orders. The libraries run in
+turns on one thread, by its processor time, so other programs disturb little. With `--threads N`, they run on N threads
+by wall-clock time, which needs idle processors. Both allocate their result. Results are compared with PyTorch's in
+float64 first. `--rivals FILE` writes both times into a table of decisions:
 `python -m benchmarks.cpu_layers --rivals tilewright/functional/planning/records/rivals.jsonl`.
 """
 

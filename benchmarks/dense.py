@@ -2,12 +2,12 @@
 
     python -m benchmarks.dense --trials 24 --out DIR [NAME ...]
 
-Every row is compiled in up to `--trials` configurations by all processors: the choice of a call without a record, the
-packaged record's, then the best ones by the template's model and some of the others, the better ones more often. Each
-is checked against float64 on poisoned output and timed; then the first, the best and PyTorch's ways (both memory
-orders, `benchmark=True`) are timed in turns, in CUDA graphs, warm, on random inputs. "alone" is the best one without
-the others in between, and cuDNN likewise: the median of 21 replays of 20 calls. Errors are relative L2 norms against
-float64, of ours and of cuDNN's.
+All processors compile up to `--trials` configurations of each row. The first is the choice of a call without a record,
+the second the packaged record. The template's model ranks the others: the best, and a random sample that prefers better
+ones. Each is checked against float64 on poisoned output, and timed. Then the first, the best and PyTorch's kernels
+(both memory orders, `benchmark=True`) are timed in turns, in CUDA graphs, warm, on random inputs. "alone" is the best
+one without the others in between, and cuDNN likewise: the median of 21 replays of 20 calls. Errors are relative L2
+norms against float64, of ours and of cuDNN's.
 """
 
 from __future__ import annotations

@@ -3,8 +3,9 @@
 SET is AVX2, AVX-512 or AMX, FILE the output of `benchmarks.random_layers --kernels --out FILE`. Writes
 `tilewright/functional/planning/records/cpu_rates.json`, and N of the layers (`--rivals N`) into `rivals_cpu.jsonl`
 beside it, by which estimates are corrected. `--add` keeps the kinds of layers that FILE does not have. With `--judge`,
-writes nothing and prints how layers are decided by the others, in four parts: how often a call would be slow by the
-table alone, how often a first call times both kernels, and how often a call is slow then.
+it writes nothing. Each of four parts of the layers is then decided by the other three. The first figure is the share of
+calls that would be slow by the table alone. The others are the share of first calls that time both kernels, and the
+share of calls that are then slow.
 """
 
 from __future__ import annotations

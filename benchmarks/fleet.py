@@ -9,9 +9,9 @@ recorded one. `--stretch` lengthens all trials, so that a host with few cores ca
 some processes. Efficiency is the share of the time in which devices are busy or, if building limits them, the cores
 are.
 
-Prints, for each number of workers, the trials per second and the efficiency. Also the processor milliseconds per trial
-of the scheduler, the courier and the tuner, and the scheduler's load of one core at the recorded pace (without
-stretch).
+Prints, for each number of workers, the trials per second and the efficiency. It also prints the processor milliseconds
+per trial of the scheduler, the courier and the tuner. The last figure is the scheduler's load of one core at the
+recorded pace (without stretch).
 
 With GPUs: see `benchmarks/fleet_devices.py`.
 """

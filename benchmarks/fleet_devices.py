@@ -1,9 +1,8 @@
 """How much faster two devices of one host tune than one: the fleet on real workers. See `python -m benchmarks.fleet`.
 
-The same configurations are measured by a fleet of one worker and by one of several, each with an empty cache of
-kernels: some that the cores which build limit (dense convolutions), and some that the device limits (depthwise ones,
-with measurements of 50 ms and more). Both fleets must give the same records: each configuration once, with the same
-outcome.
+A fleet of one worker and a fleet of several measure the same configurations, each with an empty cache of kernels.
+Building limits some of them (dense convolutions), and the device limits others (depthwise ones, with measurements of
+50 ms and more). Both fleets must give the same records: each configuration once, with the same outcome.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Time the kernels of programs that stay as they are: python -m benchmarks.kernels [--rounds N] [--sources DIR]
 
-They are the rungs of both ladders, the convolution document's program at its sizes, and the first configurations (which
-need no tuning) of eight rows of `benchmarks.convolutions`. `benchmarks.compare` shows from the table whether a change
-of the compiler changed the speed of its code:
+They are the rungs of both ladders and the convolution document's program at its sizes. The first configurations of
+eight rows of `benchmarks.convolutions`, which need no tuning, follow. `benchmarks.compare` shows from the table whether
+a change of the compiler changed the speed of its code:
 
     python -m benchmarks.compare BASE . --same --benchmark benchmarks.kernels --rows --pairs 2
 

@@ -70,8 +70,8 @@ def _example(made: tuple[Any, ...]) -> tuple[Any, list[Any]]:
 def measure(make: Make, clock: Callable[[], float] = time.perf_counter, compiled: bool = False) -> dict[str, float]:
     """Milliseconds of each part of one lowering of a fresh schedule.
 
-    `compiled`: as a candidate is compiled for a GPU: making the schedule counts too, fills are spread; and the passes
-    after lowering stand apart, as "finish".
+    `compiled`: lower as for a candidate on a GPU. The time of the schedule counts too, fills are spread, and the passes
+    after lowering have their own part, "finish".
     """
     marks = [clock()]
     schedule, args = make()

@@ -2,8 +2,8 @@
 
     python -m benchmarks.model_fit DIR [--board NAME] [--fit ROW] [--hold NAME ...]
 
-Prints for each table the rank correlation of predicted and measured time. Beside it are the speeds of the configuration
-that the model ranks first, and of the best of its first ten, as fractions of the optimum.
+Prints for each table the rank correlation of predicted and measured time. Two more columns are fractions of the optimal
+speed: of the configuration that the model ranks first, and of the best of its first ten.
 
 `--fit` searches for better quantities of a row of `tilewright/tune/model/fitted.json`, and prints them. All tables that
 depend on the row judge them, except for held-out tables. It starts from the quantities in use and counts at most 400

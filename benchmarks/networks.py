@@ -3,9 +3,9 @@
 All processors compile `--trials` configurations of each layer: the choice of a call, and the favourites of each
 strategy's cost model. Each is checked against float64 on poisoned output and timed. The two fastest, the one that a
 call would use and PyTorch's kernel are then timed in turns. DIR/layers.jsonl gets a line for each layer: the record of
-the best one, PyTorch's time, and all others. Layers that it has already are left out, so a run of `--seconds` continues
-the last one; so are layers with a record that ships, unless `--again` is given. `--ship` then puts the contents of DIR
-into the package.
+the best one, PyTorch's time, and all others. A run of `--seconds` continues the last one: layers that the file has
+already are left out. Layers with a shipped record are also left out, unless `--again` is given. `--ship` then puts the
+contents of DIR into the package.
 """
 
 from __future__ import annotations

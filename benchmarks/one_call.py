@@ -1,9 +1,9 @@
 """The one-line call beside PyTorch: host time, kernel time, whole models: python -m benchmarks.one_call [PART ...]
 
-Parts: `host` (time per call of Python, output allocated), `layers` (kernel time of known layers, ours untuned and
-PyTorch's, which `--rivals FILE` puts into the package's table of decisions), `gradients` (the same of gradients of
-layers), `models` (`accelerate` on ConvNeXt-T and MobileNetV2). Without a GPU, sizes are small. All kernels are compiled
-before, by a process per core.
+The part `host` is the time per call of Python, with the allocation of the output. `layers` has kernel times of known
+layers, ours untuned and PyTorch's; `--rivals FILE` puts them into the package's table of decisions. `gradients` has the
+same for gradients of layers. `models` runs `accelerate` on ConvNeXt-T and MobileNetV2. Without a GPU, sizes are small.
+All kernels are compiled before, by a process per core.
 """
 
 from __future__ import annotations

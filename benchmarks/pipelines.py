@@ -1,8 +1,8 @@
 """The gain of asynchronous copies and deeper rings on a GPU: python -m benchmarks.pipelines [--small]
 
 The convolution of the examples and a matrix product on CUDA cores. Shared tiles are loaded an iteration ahead through
-registers (the compiler's default), or in rings of 2 to 4 copies, filled asynchronously or by plain stores. All are
-checked against float64 on part of the result, and timed in turns in one process.
+registers, as by default. The alternatives are rings of 2 to 4 copies, which asynchronous copies or plain stores fill.
+All are checked against float64 on part of the result, and timed in turns in one process.
 """
 
 from __future__ import annotations

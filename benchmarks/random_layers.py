@@ -5,8 +5,8 @@ thread on the same tensors, in turns, by the processor time of that thread: medi
 PyTorch takes less than 20 µs are drawn anew. A layer with a call below 0.9 of PyTorch's speed is measured twice more;
 it is slow if it is below 0.9 each time. The command names slow layers and ends with their share.
 
-`--jobs N` measures on N processors at once. `--kernels` times our kernel too if the call runs PyTorch's, and `--out
-FILE` writes all times, a line of JSON per layer: `benchmarks.fit_rates` makes the table of decisions from them.
+`--jobs N` measures on N processors at once. `--kernels` also times our kernel if the call runs PyTorch's. `--out FILE`
+writes all times, a line of JSON per layer, from which `benchmarks.fit_rates` makes the table of decisions.
 `--vectors 32` leaves AVX-512 and AMX out on both sides. `--op weight_gradient` draws the weight gradients of layers
 with small groups. `--training` times whole steps: the call, and the gradients of input, weights and bias.
 """

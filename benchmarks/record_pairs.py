@@ -5,8 +5,8 @@
 PLAIN and EPILOGUES are folders that `benchmarks.convolution_sweep` wrote, the latter with `--epilogue`. The fastest of
 either, and the shipped one, are timed in turns in one process. Compilers order the instructions of a kernel with and
 without a bias differently, so the two may differ by 25%. The fastest plain kernel and the fastest one with bias and
-relu become the records. With `--bound`, a plain kernel that is up to 3% slower than the fastest comes in its place if
-only then the epilogue costs no more than that.
+relu become the records. `--bound 1.03` limits the cost of the epilogue to 3%. If the fastest plain kernel breaks the
+limit, a plain kernel that is up to 3% slower and keeps the limit replaces it.
 """
 
 from __future__ import annotations

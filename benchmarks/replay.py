@@ -3,8 +3,8 @@
     python -m benchmarks.replay DIR [--tuner guided annealing random] [--seeds 5] [--trials 100] [NAME ...]
 
 A space is cut down to the choices that its table has; a configuration missing in the table counts as refused, and costs
-no trial. Prints, for each table and search, the best rate after numbers of trials, as a fraction of the best of the
-table: the median over the seeds, and at the end the worst seed.
+no trial. The output for each table and search is the best rate after several numbers of trials, as a fraction of the
+table's best rate. It is the median over the seeds; the last column has the worst seed.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
     python -m benchmarks.results --take FOLDER/acceptance.jsonl
 
-stores a run of `benchmarks.acceptance` as data, and writes the page again. Each file of benchmarks/data holds one run:
-its first line names the command, the commit, the device, the driver and the date; every other line is one row.
+stores a run of `benchmarks.acceptance` as data, and writes the page again. Each file of benchmarks/data holds one run.
+Its first line names the command, the commit, the device, the driver and the date. Every other line is one row.
 """
 
 from __future__ import annotations

@@ -32,10 +32,10 @@ def ship(lines: list[Line], to: str = NETWORKS) -> str:
     """Merge measured layers into the package, and report the outcome in a line.
 
     A record replaces the record of its layer and strategy, and records of other strategies that other runs measured as
-    faster; and of slower ones with an epilogue, which would keep calls from it. One that is less than 1% faster than
-    the shipped record is left out: in the same run if that began with the shipped one, else by the times in both
-    records; then no decision rests on it either. Measurements of another kind of GPU are left out: the fastest
-    configuration there was 1.12 times slower than the record here.
+    faster. It also replaces slower records with an epilogue, because calls would prefer these. A record that is less
+    than 1% faster than the shipped record is left out, and no decision depends on it. The comparison uses the times of
+    the same run if it began with the shipped record, else the times in both records. Measurements of another kind of
+    GPU are left out: the fastest configuration there was 1.12 times slower than the record here.
     """
     lines, others = _of_the_device(lines)
     logs = {path: read(path) for path in RECORDS.glob("*.log")}

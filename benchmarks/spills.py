@@ -1,7 +1,7 @@
 """The gain of compiling needlessly spilling kernels again: python -m benchmarks.spills [TABLE ...]
 
-Measures the configurations of tables that spilled with few registers when the tables were recorded, before
-`codegen/spills.py` was there, and compares their times with the recorded ones.
+The tables were recorded before `codegen/spills.py` existed. Their configurations that spilled with few registers are
+measured again, and compared with the recorded times.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The strategy of a layer without records, and the fastest one: python -m benchmarks.strategies [--out FILE]
 
-Layers of common shapes are drawn at random, but always the same. There is a kind for each strategy that might go:
-convolutions in small groups, depthwise ones of small images and of lines, transposed ones, and dense ones of few
+Layers of common shapes are drawn at random, but always the same. Each strategy that might be removed has a kind of
+layers: convolutions in small groups, depthwise ones of small images or lines, transposed ones, dense ones of few
 channels. Each strategy's first configuration, or the `--each` that its model likes best, is compiled by all processors.
 All are checked against float64 on poisoned output, and timed in turns. A line has the time of the strategy that a call
 without records takes, of the fastest one, and of PyTorch. The summary shows how far choices are from the fastest. For

@@ -4,11 +4,11 @@
     python -m benchmarks.tables --choose 36 --chosen FILE [NAME ...]
     python -m benchmarks.tables --seconds 60 --out DIR --chosen FILE
 
-Each space gets its share of the time, and one file, DIR/NAME.log: configurations in a random order that the seed
-decides, in the format of logs, with the registers, spills and shared memory of the kernel beside each. A file that
-exists is resumed. `tests/data/tables` holds the compressed output of these commands on an H200. `--choose` writes, for
-each packaged template, its first configuration, its neighbours in one or two knobs, and configurations that the model
-ranks high. It needs no GPU; with the file alone, these are measured, all tables in one go.
+Each space gets its share of the time, and one file in the format of logs, DIR/NAME.log. It has configurations in a
+random order that the seed decides. Each has the registers, spills and shared memory of its kernel. A file that exists
+is resumed. `tests/data/tables` holds the compressed output of these commands on an H200. `--choose` writes, for each
+packaged template, its first configuration, its neighbours in one or two knobs, and configurations that the model ranks
+high. It needs no GPU; with the file alone, these are measured, all tables in one go.
 """
 
 from __future__ import annotations

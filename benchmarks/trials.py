@@ -1,8 +1,8 @@
 """The cost of measuring a candidate beyond running it: `python -m benchmarks.trials [target] [--count N] [--quick]`.
 
 Trials of a matrix product from end to end, as requested by a tuner: seconds, trials per second, and the runner's share
-of the time. `--quick` takes a product so small, and runs it so briefly, that only the other costs count. Processor time
-is that of this process and all that it started. To compare two commits, in pairs:
+of the time. `--quick` measures a small product for a short time, so that the other costs dominate. Processor time
+includes this process and the processes that it started. To compare two commits, in pairs:
 
     python -m benchmarks.compare BASE . --same --benchmark benchmarks.trials --pairs 5 -- opencl --quick --count 100
 """

@@ -1,8 +1,9 @@
 """Forty shapes that no record was tuned for, as shipped, beside PyTorch: python -m benchmarks.untuned [--out FILE]
 
-Odd sizes, prime numbers of channels, windows of one row, strides, dilations, multipliers, windows of 1 to 31, batches
-of 1 to 256, four types, two layouts. Each call's result is checked against float64, and its kernel timed in turns with
-PyTorch's. The call may run PyTorch's kernel instead, so its ratio is never far below 1.
+The shapes have odd sizes, prime numbers of channels, windows of one row and windows of 1 to 31, strides, dilations, and
+multipliers. Batches have 1 to 256 images, in four types and two layouts. Each call's result is checked against float64,
+and its kernel timed in turns with PyTorch's. The call may run PyTorch's kernel instead, so its ratio is never far below
+1.
 """
 
 from __future__ import annotations

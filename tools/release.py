@@ -1,8 +1,8 @@
 """Build a release and try it: python tools/release.py [--out dist]
 
-Builds the sdist and the wheel, installs the wheel into a fresh environment outside of the tree, and tries it there: its
-version, the import time, a program on the CPU, those of README.md, `tilewright doctor`. Ends with status 1 if something
-is wrong. Nothing is uploaded.
+The command builds the sdist and the wheel, and installs the wheel into a fresh environment outside of the tree. There
+it checks the version, the import time, a program on the CPU, the programs of README.md, and `tilewright doctor`. Ends
+with status 1 if something is wrong. Nothing is uploaded.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 One line per cell: how many tests passed, failed and skipped, the seconds, and the failures. A cell that this machine
 cannot offer is skipped, with the reason. Ends with status 1 if a cell has failures.
 
-By default each cell runs the tests that its condition concerns; `--whole` runs the suite in every cell, and `--brief`
+By default, each cell runs the tests that its condition concerns; `--whole` runs the suite in every cell, and `--brief`
 only the files that show the condition in seconds.
 """
 

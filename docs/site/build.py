@@ -1,7 +1,7 @@
 """Build the documentation site: python -m docs.site.build [--out build/site]
 
-Copies the Markdown pages of the repository into a folder, writes the pages of the API reference and the notebooks
-beside them, has Sphinx build HTML with warnings as errors, and checks each link between the pages.
+The command copies the Markdown pages of the repository into a folder, and writes the pages of the API reference and the
+notebooks beside them. Sphinx then builds HTML with warnings as errors. Finally, each link between the pages is checked.
 
 TILEWRIGHT_REPOSITORY, the repository's URL, is the one setting: with it, links to source files lead there, and the
 notebooks install from there. Without it, the site holds copies of those files.

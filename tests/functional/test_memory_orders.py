@@ -12,7 +12,7 @@ import tilewright as tw
 from tilewright.core.errors import UserError
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
-from tests.functional.drawn_layers import draw  # noqa: E402  # beside those that need PyTorch
+from tests.functional.drawn_layers import draw  # noqa: E402  # after the check for PyTorch
 from tests.functional.random_layers import judged  # noqa: E402  # needs PyTorch
 
 F = torch.nn.functional

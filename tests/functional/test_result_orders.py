@@ -11,7 +11,7 @@ import tilewright as tw
 from tilewright.functional.arguments.call import CallOptions, OperatorCall
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
-from tests.functional.memories import memories  # noqa: E402  # beside those that need PyTorch
+from tests.functional.memories import memories  # noqa: E402  # after the check for PyTorch
 from tilewright.functional.pytorch.allocation import allocator  # noqa: E402  # needs PyTorch
 from tilewright.functional.pytorch.tensors import signed  # noqa: E402  # needs PyTorch
 

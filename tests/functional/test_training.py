@@ -15,7 +15,7 @@ from tilewright.functional.planning import decision, plans, rivals
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 pytestmark = pytest.mark.usefixtures("little_optimisation")
-from tests.functional.drawn_layers import draw  # noqa: E402  # beside those that need PyTorch
+from tests.functional.drawn_layers import draw  # noqa: E402  # after the check for PyTorch
 from tests.functional.random_layers import judged  # noqa: E402  # needs PyTorch
 
 F = torch.nn.functional

@@ -10,9 +10,9 @@ The shapes and fragment layouts are from the PTX ISA, "Warp Level Matrix Multipl
 = lane // 4` and `member = lane % 4`, they read as follows for every type, in words of `word` bytes (8 for float64, else
 4). Each word holds one or more neighbours along k:
 
-- a lane holds the words of A at row group + 8 * (r % halves) and word member + 4 * (r // halves) of that row;
-- it holds the words of B at column group and word member + 4 * r of that column;
-- it holds the sums at row group + 8 * h and columns 2 * member and 2 * member + 1, for h < halves.
+- Of A, a lane holds the words at row `group + 8 * (r % halves)` and word `member + 4 * (r // halves)` of that row.
+- Of B, it holds the words at column `group` and word `member + 4 * r` of that column.
+- Of the sums, it holds row `group + 8 * h` and columns `2 * member` and `2 * member + 1`, for `h < halves`.
 
 `WARPGROUP_ATOMS` are executed by four warps together ("Asynchronous Warpgroup Level Matrix Instructions"). Of 64 rows,
 warp w computes rows 16 * w and on, whose sums are distributed over its lanes as above, for every 8 columns. It loads no

@@ -44,8 +44,7 @@ def private_folder(path: str) -> None:
 
 
 def distrust(found: os.stat_result) -> str:
-    """Return the reason not to run code in a file or folder of this status, as the end of a sentence; "" if there is
-    none.
+    """Return the reason not to run code in a file or folder of this status, as the end of a sentence, or "".
 
     In a folder with the sticky bit, such as `/tmp`, everybody creates files, and nobody replaces other users' files.
     """

@@ -8,9 +8,9 @@
 
 A `For` of kind THREAD binds a hardware thread index. Its body runs once per thread, and two loops of one tag are the
 same hardware index. In *lowered* programs such loops stay in the schedule's places. The *finished* form has one
-`Launch` per kernel instead, which names the kernel, its grid and its block, and has the device code as its body.
-`Buffer`s (in `storage.py`) are multi-dimensional until `flatten_storage`; a flat view of a parameter is a buffer with
-`alias_of`. A call that has an effect (in `calls.py`) is the whole value of an `Evaluate`, `Let` or `Store`.
+`Launch` per kernel instead. It names the kernel, its grid and its block, and its body is the device code. `Buffer`s (in
+`storage.py`) are multi-dimensional until `flatten_storage`; a flat view of a parameter is a buffer with `alias_of`. A
+call that has an effect (in `calls.py`) is the whole value of an `Evaluate`, `Let` or `Store`.
 """
 
 from __future__ import annotations

@@ -389,8 +389,8 @@ class Module:
             The file. Without a known ending, and with ".tw", it is an archive that `load_module` reads.
         fmt
             "tw", "o" (an ELF object), "so" (a shared library, linked by the system's C compiler), "tar" (the object and
-            its header), "h" (the C header); for the CPU "ll", "bc" and "s"; for CUDA "c" (the launcher), "cu" and
-            "cubin"; for OpenCL "c" and "cl".
+            its header), or "h" (the C header). For the CPU also "ll", "bc" and "s". For CUDA also "c" (the launcher),
+            "cu" and "cubin". For OpenCL also "c" and "cl".
 
         Notes
         -----

@@ -36,10 +36,10 @@ W = TypeVar("W", bound=Convolution)
 class Packaged(Generic[W]):
     """A packaged template, called like the templates of `autotvm.template`.
 
-    It has the options of `tilewright tune`: `shape` of the input, `kernel`, `stride`, `padding` (numbers, "valid",
-    "full", or "same" with PyTorch's meaning), `dtype`; for images `dilation`; `filters` and `groups` of `conv2d`,
-    `multiplier` of `depthwise`. An int stands for both sides of a window. `dense` takes `shape` (rows, depth) and
-    `units`, `batch_matmul` `shape` (batch, rows, depth) and `columns`.
+    It has the options of `tilewright tune`: the `shape` of the input, `kernel`, `stride`, `padding` and `dtype`. A
+    padding is numbers, "valid", "full", or "same" with PyTorch's meaning. Operators on images have `dilation`, `conv2d`
+    has `filters` and `groups`, and `depthwise` has `multiplier`. An int stands for both sides of a window. `dense`
+    takes `shape` (rows, depth) and `units`, `batch_matmul` `shape` (batch, rows, depth) and `columns`.
     """
 
     def __init__(self, template: packaged.PackagedTemplate[W]) -> None:

@@ -1,7 +1,7 @@
 """Parse the expressions of a script into expressions of the grammar.
 
-A value is an expression of the grammar, an array (`BufferVar`), or a Python object known at parse time, such as a
-number, a tuple or a function.
+A value is an expression of the grammar, an array (`BufferVar`), or a Python object known at parse time. Such an object
+is a number, a tuple or a function.
 """
 
 from __future__ import annotations

@@ -204,8 +204,9 @@ def script(pyfunc: Callable[..., Any]) -> Script:
     Parameters
     ----------
     pyfunc
-        A function in the language, which has loops over `range`, `parallel`, `vectorize`, `unroll`, `const_range` and
-        `bind`; `if` and `else`; assignments; `allocate` and `output_tensor`; mathematical functions; assertions.
+        A function in the language. Its loops run over `range`, `parallel`, `vectorize`, `unroll`, `const_range` and
+        `bind`. It may also use `if` and `else`, assignments, assertions, `allocate`, `output_tensor` and mathematical
+        functions.
 
     Returns
     -------

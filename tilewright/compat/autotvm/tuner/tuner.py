@@ -40,8 +40,8 @@ _MADE = ("task", "space", "strategy", "best_config", "best_flops", "best_measure
 class Tuner:
     """Searches the space of a task. `best_config`, `best_flops` and `best_measure_pair` hold its results.
 
-    A tuner of one's own is a subclass that calls `super().__init__(task)` and overrides `next_batch`, which returns
-    configurations of `self.space`, and, if it learns, `update`; `has_next` may end the search.
+    A subclass calls `super().__init__(task)` and overrides `next_batch`, which returns configurations of `self.space`.
+    It may override `update` to learn from results, and `has_next` to end the search.
     """
 
     def __init__(self, task: Task, strategy: Search | None = None) -> None:
