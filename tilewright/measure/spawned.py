@@ -87,6 +87,8 @@ class SpawnedSession(BaseSession):
             del self._references[job.reference or spec.declaration]
             path = self._reference(job, spec, outcome)
             outcome = self._connect().attempt(work, path, self.builder.timeout, self.runner)
+            if isinstance(outcome, ReferenceDisputed):
+                outcome = RunFailed(reason=outcome.reason)
         if isinstance(outcome, (TimedOut, RunFailed)) or (
             isinstance(outcome, BuildFailed) and outcome.stage == "crash"
         ):
