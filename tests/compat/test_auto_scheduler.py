@@ -418,6 +418,7 @@ def test_the_early_functions() -> None:
     assert s.recorded == tw.auto_schedule(args, "llvm").recorded
     with pytest.raises(UserError, match="no trial is asked for"):
         task.tune(auto_scheduler.TuningOptions())
+    assert auto_scheduler.load_best is auto_scheduler.load_best_record
 
 
 def test_mistakes() -> None:

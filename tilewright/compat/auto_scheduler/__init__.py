@@ -26,7 +26,7 @@ from .measure import (
     PythonBasedMeasureCallback,
     RPCRunner,
 )
-from .measure_record import RecordReader, RecordToFile, load_best_record, load_records, save_records
+from .measure_record import RecordReader, RecordToFile, load_best, load_best_record, load_records, save_records
 from .search_policy import (
     EmptyPolicy,
     PreloadCustomSketchRule,
@@ -46,7 +46,7 @@ __all__ = [
     "PythonBasedMeasureCallback", "PythonBasedModel", "RPCRunner", "RandomModel", "RecordReader", "RecordToFile",
     "SearchCallback", "SearchPolicy", "SearchTask", "SketchPolicy", "State", "TaskScheduler", "TuningOptions",
     "XGBModel", "auto_schedule", "compute_dag", "cost_model", "create_task", "get_shape_from_rewritten_layout",
-    "layout_rewrite", "load_best_record", "load_records", "loop_state", "make_workload_key", "measure",
+    "layout_rewrite", "load_best", "load_best_record", "load_records", "loop_state", "make_workload_key", "measure",
     "measure_record", "register_workload", "save_records", "search_policy", "search_task", "task_scheduler",
     "transform_step", "utils", "workload_key_to_tensors", "workload_registry",
 ]  # fmt: skip

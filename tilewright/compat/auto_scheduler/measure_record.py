@@ -157,6 +157,10 @@ def load_best_record(
     return best_pair(pairs) or (None, None)
 
 
+load_best = load_best_record
+"""The name of v0.7."""
+
+
 def distill_record_file(in_file: Any, out_file: Any) -> None:
     """Write the best measurements of two files, for each key and kind of target, to the second file."""
     target = file_path(out_file, "distill_record_file", "best.json")

@@ -36,6 +36,7 @@ _SCHEDULE = "use topi.cuda, topi.x86 or topi.generic, which schedules for the cu
 _TASK = "declare the task of each operator: autotvm.task.create(name, args, target)"
 _IN_NN = """relu leaky_relu pad dilate dense conv1d conv2d conv2d_nchw depthwise_conv2d_nchw scale_shift_nchw softmax
 log_softmax layer_norm batch_norm l2_normalize lrn pool2d global_pool adaptive_pool batch_matmul flatten""".split()
+_LAYOUTS = "compute_dag.rewrite_layout_from_state(state): the graph's inputs take the layout of the loops"
 _GRAPHS = "auto_scheduler.SearchTask(func=..., args=..., target=...) for each operator, and task.apply_best(log)"
 _SHAPES = "a shape that depends on values is not declared; work with as many elements as there may be, and a count"
 _PLAIN = "nothing: numbers and lists are taken as they are"
@@ -221,6 +222,7 @@ INSTEAD: dict[str, dict[str, str]] = {
         **dict.fromkeys(("relay_integration", "extract_tasks", "dispatcher", "DispatchContext"), _GRAPHS),
         **dict.fromkeys(("ApplyHistoryBest", "ApplyHistoryBestOrSample", "is_auto_scheduler_enabled"), _GRAPHS),
         **dict.fromkeys(("ProgramRunner", "ProgramBuilder", "ProgramMeasurer"), "auto_scheduler.LocalRunner()"),
+        **dict.fromkeys(("remove_index_check", "rewrite_compute_body", "rewrite_tensor_shape"), _LAYOUTS),
         "MeasureCallback": "auto_scheduler.PythonBasedMeasureCallback",
         "register_task_input_check_func": 'auto_scheduler.SearchTask(..., task_inputs={"name": array})',
         "_ffi_api": "the functions of auto_scheduler: there is no C++ library behind them",
