@@ -264,25 +264,6 @@ def test_runners_of_other_hosts() -> None:
         runner.options([], {"A": tw.nd.array(np.ones(4))})
 
 
-def test_states_evolve_towards_a_high_score() -> None:
-    class ByTile(auto_scheduler.cost_model.cost_model.PythonBasedModel):
-        """Scores the size of the innermost loop."""
-
-        def predict(self, task: Any, states: Any) -> list[float]:
-            return [float(int(state.stages[-1].iters[-1].range.extent)) for state in states]
-
-    task = auto_scheduler.SearchTask(func="sums of rows", args=(96, 64), target="llvm")
-    policy = auto_scheduler.SketchPolicy(task, ByTile())
-    initial = sorted(policy.sample_initial_population(), key=lambda state: ByTile().predict(task, [state]))[:8]
-    own = task.compute_dag.get_init_state()
-    found = policy.evolutionary_search([*initial, own], 5)
-    scores = ByTile().predict(task, found)
-    assert len(found) == len(set(found)) == 5
-    assert scores == sorted(scores, reverse=True)
-    assert scores[0] >= max(ByTile().predict(task, [*initial, own]))
-    assert policy.evolutionary_search([], 5) == []
-
-
 def test_the_best_lines_of_a_file_are_kept(tmp_path: Path) -> None:
     task, other = task_of(), auto_scheduler.SearchTask(func="sums of rows", args=(8, 4), target="llvm")
     log, best = tmp_path / "all.json", tmp_path / "best.json"
@@ -322,27 +303,6 @@ def test_rounds_go_to_the_task_that_gains_most() -> None:
         assert "".join(order) == expected
     with pytest.raises(UserError, match="strategy is 'best'"):
         auto_scheduler.TaskScheduler(tasks, strategy="best")
-
-
-def test_a_rule_of_the_script_makes_sketches() -> None:
-    rule = auto_scheduler.PreloadCustomSketchRule
-
-    def meets(policy: Any, state: Any, stage: int) -> int:
-        return rule.APPLY_AND_SKIP_REST if stage == 1 else rule.PASS
-
-    def split(policy: Any, state: Any, stage: int) -> list[Any]:
-        other = loop_state.State(state, policy.search_task.compute_dag)
-        other.split(stage, other[stage].iters[0], [8, 2])
-        return [[state.state_object, -1], [other.state_object, 0]]
-
-    task, held = task_of(), Held()
-    policy = auto_scheduler.SketchPolicy(task, init_search_callbacks=[rule(meets, split)])
-    first, second = policy.generate_sketches()
-    assert (first.transform_steps, len(second[1].iters)) == ([], 3)
-    task.tune(options(held, trials=2), policy)
-    trials, again = held.pairs[:2], held.pairs[2:]
-    assert [given.state for given, _ in trials] == [first, second]
-    assert {first, second, policy.scheduled(0)} == {given.state for given, _ in again if given.is_confirmed}
 
 
 def test_a_slower_state_does_not_replace_the_schedule_without_measurements(tmp_path: Path) -> None:

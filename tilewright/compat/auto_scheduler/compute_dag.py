@@ -117,6 +117,7 @@ class ComputeDAG:
         layout of the loops that read them, if the steps are of the legacy API. They keep their shapes otherwise.
         """
         own = self._own(state)
+        own.check_lengths()
         free = [t.name for op in self.ops for t in op.attrs.get("layout_free_placeholders", ())]
         is_wanted = layout_rewrite is True or layout_rewrite == LayoutRewriteOption.REWRITE_FOR_PRE_TRANSFORMED
         if not free or not is_wanted:

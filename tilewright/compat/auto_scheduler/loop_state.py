@@ -111,6 +111,16 @@ class State:
         """Return a copy of the schedule after the steps."""
         return self._schedule.schedule.copy()
 
+    def check_lengths(self) -> None:
+        """Raise UserError if a search must choose lengths of splits."""
+        for number, step in enumerate(self.transform_steps):
+            if step[0] == "SP" and None in step[4]:
+                raise UserError(
+                    f"step {number} splits by {step[4]}: the search has not chosen the lengths",
+                    primitive="apply_steps_from_state",
+                    fix="tune the task with the rule that made this state, or split by numbers",
+                )
+
     def with_bounds(self, bounds: Mapping[IterVar, Range]) -> State:
         """Return a copy with the given ranges of loops."""
         made = self.copy()
@@ -157,6 +167,7 @@ class State:
         place = stage.placement
         ranges = self._bounds or (loop_layout(stage.value)[0] if not isinstance(place, At) else {})
         name_of = self._schedule.name_of
+        ranges = {axis: range_ for axis, range_ in ranges.items() if axis not in self._schedule.open}
         loops = tuple(_iterator(stage, axis, ranges, name_of(stage, axis)) for axis in stage.leaf_iter_vars)
         where = "inlined" if isinstance(place, Inlined) else "iter" if isinstance(place, At) else "root"
         return Stage(stage.op, int(not stage.value.is_placeholder), loops, Stage.COMPUTE_AT_TRANS_TABLE[where])
@@ -173,6 +184,12 @@ class State:
                 stage_id = made.cached[stage_id]
             found[op] = StageHandle(made.schedule, stage_id)
         return found
+
+    def loops_with_stages(self, stage: Any) -> set[IterVar]:
+        """The loops of a stage that other stages are computed in."""
+        made = self._schedule
+        number = made.order[made.number(stage)]
+        return {p.axis for p in (s.placement for s in made.stages) if isinstance(p, At) and p.stage == number}
 
     # Steps
 
@@ -204,9 +221,12 @@ class State:
         return [found[axis] for axis in axes]
 
     def split(
-        self, stage: Any, iterator: Iterator, lengths: Sequence[int], inner_to_outer: bool = True
+        self, stage: Any, iterator: Iterator, lengths: Sequence[int | None], inner_to_outer: bool = True
     ) -> list[Iterator]:
-        """Split a loop by the extents of its inner parts, or of its outer parts; returns all parts."""
+        """Split a loop by the extents of its inner parts, or of its outer parts; returns all parts.
+
+        A length of None is left to a search, as in a rule for sketches.
+        """
         extent = getattr(iterator.range.extent, "value", None) if iterator.range is not None else None
         loop = self._loop(stage, iterator)
         return self._loops(stage, self._take("SP", stage, loop, extent, list(lengths), int(inner_to_outer)))

@@ -10,6 +10,7 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import cached_property
+from itertools import zip_longest
 from typing import Any
 
 from ...auto import auto_schedule
@@ -26,6 +27,7 @@ from .cost_model import CostModel, RandomModel
 from .loop_state import State
 from .measure import BuildResult, LocalBuilder, LocalRunner, MeasureInput, MeasureResult, RPCRunner
 from .measure_record import best_pair, load_records
+from .sketch import filled
 
 _CONFIRMED = 3
 """The fastest states that are measured again at the end."""
@@ -130,7 +132,10 @@ class SearchPolicy:
 
     def candidates(self) -> list[State]:
         """The schedules to measure; the last one is the schedule without measurements."""
-        return [*self._sketches_of_rules(), self.scheduled(0)]
+        sketches = self._sketches_of_rules()
+        each = [filled(sketch, self.task.target, -(-_SAMPLES // len(sketches))) for sketch in sketches]
+        in_turns = [state for states in zip_longest(*each) for state in states if state is not None]
+        return [*in_turns, self.scheduled(0)]
 
     def search(
         self,

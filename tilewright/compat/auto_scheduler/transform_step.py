@@ -36,6 +36,8 @@ class NumberedSchedule:
         self.steps: list[list[Any]] = []
         self.cached: dict[int, int] = {}
         """The id of the stage that computes a stage in nearer memory, by that stage's id."""
+        self.open: set[IterVar] = set()
+        """The loops of splits with lengths that a search chooses."""
         self.names: dict[IterVar, str] = {}
         """The legacy names of loops that steps made: i.0 and i.1 are parts of i, and i@j@ is a fusion."""
         self.notes: dict[int, dict[str, int]] = {}
@@ -45,6 +47,7 @@ class NumberedSchedule:
         """Return a new schedule with the same steps."""
         made = NumberedSchedule(self.schedule.copy(), ())
         made.order, made.steps, made.cached = list(self.order), list(self.steps), dict(self.cached)
+        made.open = set(self.open)
         made.names, made.notes = dict(self.names), {key: dict(value) for key, value in self.notes.items()}
         return made
 
@@ -112,7 +115,7 @@ class NumberedSchedule:
             else:
                 self.order.insert(self.order.index(order[place + 1]), stage_id)
 
-    def lengths_of(self, step: int) -> list[int]:
+    def lengths_of(self, step: int) -> list[int | None]:
         """The lengths of an earlier split."""
         code, *args = self.steps[step]
         if code == "FSP":
@@ -121,27 +124,35 @@ class NumberedSchedule:
             raise UserError(
                 f"step {step} is no split: {self.steps[step]}", primitive="follow_split", fix="give the step of a split"
             )
-        found: list[int] = args[3]
+        found: list[int | None] = args[3]
         return found
 
 
 def _split(
-    s: NumberedSchedule, stage: StageHandle, loop: int, extent: Any, lengths: Sequence[int], from_inner: Any = True
+    s: NumberedSchedule,
+    stage: StageHandle,
+    loop: int,
+    extent: Any,
+    lengths: Sequence[int | None],
+    from_inner: Any = True,
 ) -> list[IterVar]:
-    if not all(isinstance(length, int) and length > 0 for length in lengths):
+    if not all(length is None or (isinstance(length, int) and length > 0) for length in lengths):
         raise UserError(
             f"the lengths are {list(lengths)} (loop {loop} of stage {stage.op.name!r})",
             primitive="split",
-            fix="give whole numbers from 1 on",
+            fix="give whole numbers from 1 on, or None for a length that the search chooses",
         )
     found, rest = list[IterVar](), stage.leaf_iter_vars[loop]
     name = s.name_of(stage, rest)
-    for length in reversed(lengths) if from_inner else lengths:
+    numbers = [length or 1 for length in lengths]
+    for length in reversed(numbers) if from_inner else numbers:
         outer, inner = stage.split(rest, factor=length) if from_inner else stage.split(rest, nparts=length)
         rest, part = (outer, inner) if from_inner else (inner, outer)
         found.append(part)
     parts = [rest, *reversed(found)] if from_inner else [*found, rest]
     s.names.update((part, f"{name}.{i}") for i, part in enumerate(parts))
+    if None in lengths:
+        s.open.update(parts)
     return parts
 
 
@@ -153,13 +164,17 @@ def _fuse(s: NumberedSchedule, stage: StageHandle, loops: Sequence[int]) -> Iter
     return fused
 
 
-def _lengths_behind(lengths: Sequence[int], count: int) -> list[int]:
+def _lengths_behind(lengths: Sequence[int | None], count: int) -> list[int | None]:
     """The first `count` - 1 lengths of a split, and the product of the other lengths."""
     if not 1 <= count <= len(lengths) + 1:
         raise UserError(
             f"n_split={count} of a split by {list(lengths)}", primitive="follow_split", fix=f"1 to {len(lengths) + 1}"
         )
-    return [*lengths[: count - 1], prod(lengths[count - 1 :])]
+    return [*lengths[: count - 1], _product(lengths[count - 1 :])]
+
+
+def _product(lengths: Sequence[int | None]) -> int | None:
+    return None if None in lengths else prod(length or 1 for length in lengths)
 
 
 def _follow_split(s: NumberedSchedule, stage: StageHandle, loop: int, step: int, count: int) -> list[IterVar]:
@@ -169,7 +184,7 @@ def _follow_split(s: NumberedSchedule, stage: StageHandle, loop: int, step: int,
 def _follow_fused_split(
     s: NumberedSchedule, stage: StageHandle, loop: int, steps: Sequence[int], level: int, is_factor: Any
 ) -> list[IterVar]:
-    return _split(s, stage, loop, None, [prod(s.lengths_of(step)[level] for step in steps)], is_factor)
+    return _split(s, stage, loop, None, [_product([s.lengths_of(step)[level] for step in steps])], is_factor)
 
 
 def _annotate(_: NumberedSchedule, stage: StageHandle, loop: int, annotation: int, function: str = "") -> None:
