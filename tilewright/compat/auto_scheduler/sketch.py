@@ -45,7 +45,7 @@ def filled(state: State, target: Target, count: int) -> list[State]:
 
 
 def _chosen(step: list[Any], rng: random.Random) -> list[Any]:
-    """A split with numbers for its open lengths, whose product divides the extent."""
+    """A split with numbers for its open lengths: their product divides the extent."""
     code, stage, loop, extent, lengths, from_inner = step
     rest = (extent or 1) // prod(length or 1 for length in lengths)
     found = list(lengths)
@@ -62,7 +62,7 @@ def _divisors(number: int) -> list[int]:
 
 
 def annotated(state: State) -> State:
-    """Return a state whose outermost loops run in parallel, and whose innermost data loops are vectorized."""
+    """Return a state with parallel outermost loops and vectorized innermost data loops."""
     made = state.copy()
     for number, stage in enumerate(made.stages):
         if not stage.op_type or stage.compute_at == Stage.COMPUTE_AT_TRANS_TABLE["inlined"]:
