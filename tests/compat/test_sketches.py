@@ -10,7 +10,7 @@ import pytest
 import tilewright as tw
 from tests.compat.test_auto_scheduler import Held, options, task_of
 from tilewright import UserError, auto_scheduler, te
-from tilewright.auto_scheduler import loop_state
+from tilewright.auto_scheduler import _ffi_api, loop_state
 
 
 def test_states_evolve_towards_a_high_score() -> None:
@@ -96,3 +96,37 @@ def test_a_rule_leaves_lengths_to_the_search() -> None:
         out = tw.nd.empty((48, 48))
         function(tw.nd.array(a), tw.nd.array(a), out)
         np.testing.assert_allclose(out.numpy(), np.maximum(a @ a, 0), rtol=1e-4, atol=1e-4)
+
+
+def test_questions_of_rules_about_states() -> None:
+    A, k = te.placeholder((16, 32), name="A"), te.reduce_axis((0, 32), name="k")
+    B = te.compute((16,), lambda i: te.sum(A[i, k], axis=k), name="B")
+    C = te.compute((16,), lambda i: B[i] * 2.0, name="C")
+    D = te.compute((16,), lambda i: C[i] + C[15 - i], name="D")
+    dag = auto_scheduler.ComputeDAG([A, D])
+    state = dag.get_init_state()
+    consumers = _ffi_api.SearchPolicyUtilsGetConsumers(None, state, 1)
+    assert consumers.items()[0] == (2, 2)
+    assert _ffi_api.SearchPolicyUtilsIsElementwiseMatch(None, state, 1, 2)
+    assert not _ffi_api.SearchPolicyUtilsIsElementwiseMatch(None, state, 1, 3)  # D reads C in two orders
+    assert not _ffi_api.SearchPolicyUtilsIsTiled(state.stages[1])
+    state.compute_inline(C)
+    assert dict(_ffi_api.SearchPolicyUtilsGetConsumers(None, state, 1)) == {3: 3}
+    assert not any(
+        ask(state, 1)
+        for ask in (
+            _ffi_api.SearchPolicyUtilsHasCacheReadStage,
+            _ffi_api.SearchPolicyUtilsHasCacheWriteStage,
+            _ffi_api.SearchPolicyUtilsHasRfactorStage,
+            _ffi_api.SearchPolicyUtilsHasCrossThreadReduction,
+        )
+    )
+    outer, _ = state.split(B, state[B].iters[1], [4])
+    assert _ffi_api.SearchPolicyUtilsIsTiled(state[B])
+    partial = state.rfactor(B, outer, 1)
+    assert [op.name for op in state.stage_ops] == ["A", "B.rf", "B", "C", "D"]
+    assert _ffi_api.SearchPolicyUtilsHasRfactorStage(state, 1)
+    state.cache_read(A, "shared", [partial])
+    state.bind(B, state[B].iters[-1], "threadIdx.x")
+    assert _ffi_api.SearchPolicyUtilsHasCacheReadStage(state, 0)
+    assert _ffi_api.SearchPolicyUtilsHasCrossThreadReduction(state, state.stage_id_map[state[B].op])

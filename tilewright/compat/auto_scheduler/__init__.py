@@ -47,7 +47,7 @@ __all__ = [
     "SearchCallback", "SearchPolicy", "SearchTask", "SketchPolicy", "State", "TaskScheduler", "TuningOptions",
     "XGBModel", "auto_schedule", "compute_dag", "cost_model", "create_task", "get_shape_from_rewritten_layout",
     "layout_rewrite", "load_best", "load_best_record", "load_records", "loop_state", "make_workload_key", "measure",
-    "measure_record", "register_workload", "save_records", "search_policy", "search_task", "task_scheduler",
+    "measure_record", "register_workload", "save_records", "search_policy", "search_task", "sketch", "task_scheduler",
     "transform_step", "utils", "workload_key_to_tensors", "workload_registry",
 ]  # fmt: skip
 

@@ -191,6 +191,23 @@ class State:
         number = made.order[made.number(stage)]
         return {p.axis for p in (s.placement for s in made.stages) if isinstance(p, At) and p.stage == number}
 
+    def stages_inside(self, stage: Any) -> list[int]:
+        """The numbers of the stages that are computed in loops of a stage."""
+        made = self._schedule
+        number = made.order[made.number(stage)]
+        places = [each.placement for each in made.stages]
+        return [i for i, place in enumerate(places) if isinstance(place, At) and place.stage == number]
+
+    def number_of(self, op: Operation) -> int:
+        """The number of the stage of an operation."""
+        return self._schedule.number(op)
+
+    def readers_of(self, stage: Any) -> list[int]:
+        """The numbers of the stages that read a stage."""
+        made, number = self._schedule, self._schedule.number(stage)
+        ops = [each.op for each in made.stages]
+        return [i for i, op in enumerate(ops) if number in {made.number(t.op) for t in op.input_tensors}]
+
     # Steps
 
     def _take(self, code: str, stage: Any, *args: Any) -> Any:

@@ -225,7 +225,6 @@ INSTEAD: dict[str, dict[str, str]] = {
         **dict.fromkeys(("remove_index_check", "rewrite_compute_body", "rewrite_tensor_shape"), _LAYOUTS),
         "MeasureCallback": "auto_scheduler.PythonBasedMeasureCallback",
         "register_task_input_check_func": 'auto_scheduler.SearchTask(..., task_inputs={"name": array})',
-        "_ffi_api": "the functions of auto_scheduler: there is no C++ library behind them",
     },
     "autotvm": {
         "TrackerServer": "a Dask scheduler, and autotvm.RPCRunner(key, host, port) for its workers",
