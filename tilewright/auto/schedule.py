@@ -96,7 +96,9 @@ def precision_of(given: Any) -> str:
     """Return the argument if it is a precision of float32 products; raise UserError otherwise."""
     if not isinstance(given, str) or given not in PRECISIONS:
         raise UserError(
-            f"precision is {given!r}", primitive="auto_schedule", fix=f"give one of {', '.join(map(repr, PRECISIONS))}"
+            f"precision is {given!r}, which is unknown",
+            primitive="auto_schedule",
+            fix=f"give one of {', '.join(map(repr, PRECISIONS))}",
         )
     return given
 

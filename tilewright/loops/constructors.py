@@ -93,7 +93,7 @@ def make_for(
     tag = thread_binding.thread if isinstance(thread_binding, IterVar) else ThreadTag.parse(thread_binding)
     if (tag is None) == (how is LoopKind.THREAD):
         raise UserError(
-            f"a {how.value} loop with thread_binding={thread_binding!r}",
+            f"a {how.value} loop has thread_binding={thread_binding!r}, which does not fit its kind",
             primitive="For",
             fix='a loop of kind THREAD_BINDING, and no other, takes thread_binding=te.thread_axis("threadIdx.x")',
         )

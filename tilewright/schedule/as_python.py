@@ -37,7 +37,7 @@ def as_python(begun: Schedule, steps: Sequence[Step], ids: Mapping[Operation, in
     """Return the text of the program that applies `steps` to `begun`; `ids` maps each operation to its stage's id."""
     if declaration is not None and not isinstance(declaration, Mapping):
         raise UserError(
-            f"the declaration is {declaration!r}",
+            f"declaration is {declaration!r}, which is not a mapping",
             primitive="as_python",
             fix="give the variables of the program by their names: globals(), or {'A': A, 'C': C}",
         )

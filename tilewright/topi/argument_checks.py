@@ -69,7 +69,8 @@ def integer(given: Any, argument: str, primitive: str, least: int | None = None)
     number = given.value if isinstance(given, IntImm) else given
     if isinstance(number, bool) or not isinstance(number, int) or (least is not None and number < least):
         raise UserError(
-            f"argument {argument!r} is {given!r}",
+            f"argument {argument!r} is {given!r}, which is not a whole number"
+            + (f" of at least {least}" if least is not None else ""),
             primitive=primitive,
             fix=f"give an int >= {least}" if least is not None else "give an int",
         )
@@ -151,7 +152,7 @@ def one_of(given: Any, choices: Sequence[Any], argument: str, primitive: str) ->
     """`given`, which must be one of `choices`."""
     if not any(given is choice or (type(given) is type(choice) and given == choice) for choice in choices):
         raise UserError(
-            f"argument {argument!r} is {given!r}",
+            f"argument {argument!r} is {given!r}, which is not one of its choices",
             primitive=primitive,
             fix=f"use one of {', '.join(map(repr, choices))}",
         )

@@ -95,7 +95,9 @@ def machine_of(target: Target) -> Processor:
     level = labels.get("opt-level", "3")
     if level not in ("0", "1", "2", "3"):
         raise UserError(
-            f"target {str(target)!r}: -opt-level={level}", primitive="Target", fix="give a number from 0 to 3"
+            f"target {str(target)!r} has -opt-level={level}, which is not 0, 1, 2 or 3",
+            primitive="Target",
+            fix="leave -opt-level out, or give a number from 0 to 3",
         )
     triple = _foreign(target, labels.get("mtriple", ""))
     if "mcpu" in labels or "mattr" in labels:

@@ -132,7 +132,7 @@ class SearchTask(Workload):
         runner = LocalRunner() if tuning_options.runner == "local" else tuning_options.runner
         if not isinstance(runner, LocalRunner):
             raise UserError(
-                f"runner is {runner!r}",
+                f"runner is {runner!r}, which is not a runner",
                 primitive="TuningOptions",
                 fix='use "local", auto_scheduler.LocalRunner(...) or auto_scheduler.RPCRunner(key, host, port)',
             )

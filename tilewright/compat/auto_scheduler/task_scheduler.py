@@ -68,7 +68,9 @@ class TaskScheduler:
     ) -> None:
         if strategy not in ("gradient", "round-robin"):
             raise UserError(
-                f"strategy is {strategy!r}", primitive="TaskScheduler", fix='use "gradient" or "round-robin"'
+                f"strategy is {strategy!r}, which is unknown",
+                primitive="TaskScheduler",
+                fix='use "gradient" or "round-robin"',
             )
         self.tasks, self.strategy = list(tasks), strategy
         self.task_weights = list(task_weights or [1.0] * len(self.tasks))

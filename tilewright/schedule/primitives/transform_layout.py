@@ -34,7 +34,7 @@ def indices_of(schedule: Schedule, stage: Stage, mapping: Any) -> tuple[Expr, ..
     plain_compute(schedule, stage, "transform_layout")
     if not callable(mapping):
         raise UserError(
-            f"the mapping of stage {stage.name!r} is {mapping!r}",
+            f"the mapping of stage {stage.name!r} is {mapping!r}, which is not a function",
             primitive="transform_layout",
             fix="give a function from indices to indices: lambda n, c: [n, c // 4, c % 4]",
         )

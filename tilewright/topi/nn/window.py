@@ -72,7 +72,8 @@ def numbers(value: Any, count: int, argument: str, primitive: str, least: int = 
     each = tuple(value) if isinstance(value, (tuple, list)) else (value,) * count
     if len(each) != count or any(not isinstance(v, int) or isinstance(v, bool) or v < least for v in each):
         raise UserError(
-            f"argument {argument!r} is {value!r}",
+            f"argument {argument!r} is {value!r}, which is not a whole number of at least {least}"
+            + f", or {count} of them" * (count > 1),
             primitive=primitive,
             fix=f"give an int >= {least}" + (f", or a {'pair' if count == 2 else 'tuple'} of them" * (count > 1)),
         )

@@ -181,7 +181,7 @@ def split_knob(
     parts = num_outputs or (len(sizes[0]) if sizes else 0)
     if not 1 <= parts <= _MOST_PARTS:
         raise UserError(
-            f"knob {name!r} has num_outputs={parts}",
+            f"knob {name!r} has num_outputs={parts}, which is not from 1 to {_MOST_PARTS}",
             primitive="define_split",
             fix=f"give {_MOST_PARTS} or less" if parts > _MOST_PARTS else "give 1 or more",
         )

@@ -101,7 +101,9 @@ class XGBoostCostModel:
         """Learn the difference from another model's predictions from now on."""
         if not isinstance(base_model, XGBoostCostModel) or base_model._model is None:
             raise UserError(
-                f"the base model is {base_model!r}", primitive="load_basemodel", fix="give one that was fitted"
+                f"base_model is {base_model!r}, which is not a fitted model",
+                primitive="load_basemodel",
+                fix="give an XGBoostCostModel after fit or fit_log",
             )
         self._base = base_model
 
