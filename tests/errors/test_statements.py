@@ -20,7 +20,7 @@ visit = tir.stmt_functor
 CASES: list[tuple[str, str, str, Callable[[], Any]]] = [
     ("For", "3 is not a variable", "tir.Var", lambda: tir.For(3, 0, 8, 0, STORE)),
     ("For", "there is no loop of kind 'fast'", "tir.ForKind", lambda: tir.For(i, 0, 8, "fast", STORE)),
-    ("For", "a thread loop has thread_binding=None, which does not fit", "thread_binding=", lambda: tir.For(i, 0, 8, 4, STORE)),
+    ("For", "a thread loop has thread_binding=None", "thread_binding=", lambda: tir.For(i, 0, 8, 4, STORE)),
     ("For", "the body is 3", "give a statement", lambda: tir.For(i, 0, 8, 0, 3)),
     ("PrimFunc", "[1] is not a parameter", "give buffers", lambda: tir.PrimFunc([[1]], STORE)),
     ("PrimFunc", "attrs is 3, which is not a mapping", "give a dict", lambda: tir.PrimFunc([A], STORE, attrs=3)),
