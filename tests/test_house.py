@@ -26,6 +26,8 @@ SHORT_BODY = 42
 ONE_PLACE = {"flock(": "core/system", 'CDLL("libcuda': "runtime/cuda_library", "os.replace(": "core/files"}
 ONE_PLACE |= {"results.listeners": "tune/session/campaign"}
 """Calls and attributes that stand in one file, whose functions the others call."""
+NAME_AND_VALUE = re.compile(r"([\w' ]*(\{\})? ?[\w' ]*( is | has type | has the shape )|\w*=)(\{\})+( of shape \{\})?")
+"""Messages that give no requirement."""
 ERRORS = ("UserError", "UserTypeError", "UserAttributeError", "AbsentDeviceError")
 
 
@@ -40,6 +42,7 @@ class File(NamedTuple):
     bare: list[int]
     asserts: list[int]
     unfixed: list[int]
+    curt: list[int]
     hidden: list[int]
     rows: list[int]
     bodies: dict[str, int]
@@ -58,7 +61,7 @@ def files() -> list[File]:
 def _read(path: Path) -> File:
     text = path.read_text(encoding="utf-8")
     module, lines = ast.parse(text, str(path)), text.splitlines()
-    stars, bare, asserts, unfixed, hidden = [], [], [], [], []
+    stars, bare, asserts, unfixed, curt, hidden = [], [], [], [], [], []
     rows = [node.lineno for node in module.body if isinstance(node, ast.Assign) and _is_row_of_numbers(node)]
     functions = [node for node in module.body if isinstance(node, ast.FunctionDef)]
     for node in ast.walk(module):
@@ -70,12 +73,13 @@ def _read(path: Path) -> File:
             asserts.append(node.lineno)
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ERRORS:
             unfixed += [] if any(keyword.arg == "fix" for keyword in node.keywords) else [node.lineno]
+            curt += [node.lineno] if NAME_AND_VALUE.fullmatch(_template(node.args[0])) else []
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id.endswith("import_module"):
             name = node.args[0].value if isinstance(node.args[0], ast.Constant) else "."
             hidden += [node.lineno] if name.startswith((".", "tilewright")) else []
     classes = [node.name for node in module.body if isinstance(node, ast.ClassDef) and node.name[0] != "_"]
     return File(
-        path, len(lines), bool(ast.get_docstring(module)), classes, stars, bare, asserts, unfixed, hidden, rows,
+        path, len(lines), bool(ast.get_docstring(module)), classes, stars, bare, asserts, unfixed, curt, hidden, rows,
         {_body(node, lines): node.lineno for node in functions},
     )  # fmt: skip
 
@@ -86,6 +90,12 @@ def _is_row_of_numbers(node: ast.Assign) -> bool:
     values = node.value.elts if isinstance(node.value, ast.Tuple) else []
     numbers = [v for v in values if isinstance(v, ast.Tuple) or isinstance(getattr(v, "value", ""), (int, float))]
     return bool(numbers) and any(isinstance(name, ast.Name) and name.id.startswith("_") for name in names)
+
+
+def _template(message: ast.expr) -> str:
+    """Return the text of a message, each value as "{}"."""
+    parts = message.values if isinstance(message, ast.JoinedStr) else [message]
+    return "".join(str(part.value) if isinstance(part, ast.Constant) else "{}" for part in parts)
 
 
 def _body(function: ast.FunctionDef, lines: list[str]) -> str:
@@ -164,13 +174,20 @@ def test_every_error_of_the_user_says_what_to_do() -> None:
     assert not found, f"say what to do: UserError(..., fix=...): {found}"
 
 
+def test_every_error_of_the_user_says_what_is_required() -> None:
+    """An error with a name and its value alone does not say what is wrong with the value."""
+    found = [place for file in files() for place in file.at(file.curt)]
+    assert not found, f"say what was expected, such as 'which is not a list': {found}"
+
+
 def test_rules_see_what_they_forbid(tmp_path: Path) -> None:
     path = tmp_path / "bad.py"
     path.write_text("from os import *\ntry:\n    assert 1\nexcept:\n    raise UserError('no')\n", encoding="utf-8")
     with path.open("a", encoding="utf-8") as file:
         file.write("import_module('os')\nimport_module('.a', __package__)\nimport_module(f'tilewright.{a}')\n")
         file.write("_A, _B = 1, 'text'\n_C, _D = 'a', 'b'\n_E, _F = [], (1, 2)\n")
-    assert _read(path) == File(path, 11, False, [], [1], [4], [3], [5], [7, 8], [9, 11], {})
+        file.write("raise UserError(f'size={size!r}', fix='')\nraise UserError(f'{n} is {v}, not 3', fix='')\n")
+    assert _read(path) == File(path, 13, False, [], [1], [4], [3], [5], [12], [7, 8], [9, 11], {})
 
 
 def test_importing_tilewright_loads_nothing_heavy() -> None:

@@ -90,7 +90,7 @@ def _layer(named: str, torch: Any, layers: Any) -> tuple[Any, str]:
         if callable(value) and not isinstance(value, torch.nn.Module):
             value = reported(value)  # a function that returns the model
     if not isinstance(value, torch.nn.Module):
-        raise UserError(f"{path} is {kind_of(value)}", fix="name a layer: a torch.nn.Module", where="")
+        raise UserError(f"{path} is {kind_of(value)}, not a layer", fix="name a layer: a torch.nn.Module", where="")
     if not layers.is_covered(value):
         inner = [f"{path}.{name}" for name, part in value.named_modules() if name and layers.is_covered(part)]
         shown = ", ".join(inner[:8]) + (", ..." if len(inner) > 8 else "")

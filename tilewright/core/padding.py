@@ -52,7 +52,9 @@ def padding_of(
     if found is None:
         choices = ("an int of at least 0", *_FORMS[len(covered)], *(f'"{word}"' for word in words))
         fix = f"give {', '.join(choices[:-1])} or {choices[-1]}"
-        raise UserError(f"padding is {given!r}", primitive=who, fix=fix)
+        raise UserError(
+            f"padding is {given!r}, which is not a padding of {len(covered)} dimensions", primitive=who, fix=fix
+        )
     return found
 
 

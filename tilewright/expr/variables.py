@@ -69,8 +69,8 @@ def _known(primitive: str, name: str, dtype: str, minimum: int | None, maximum: 
     high = None if maximum is None else maximum // multiple_of * multiple_of
     if low is not None and high is not None and low > high:
         raise UserError(
-            f"no value of {name!r} is {Known(minimum, maximum, multiple_of)}",
+            f"no value of {name!r} is {Known(minimum, maximum, multiple_of)}, as its declaration asks",
             primitive=primitive,
-            fix="leave one of these out",
+            fix="leave one of these conditions out",
         )
     return Known(low, high, multiple_of)

@@ -30,7 +30,9 @@ of ours has an empty name."""
 def _unrolling(options: Options, value: Any, key: str) -> Options:
     fields = ("auto_max_step", "explicit_unroll", "auto_max_depth", "auto_max_extent")
     if not isinstance(value, Mapping):
-        raise UserError(f"{key} is {value!r}", primitive="PassContext", fix=f'give fields: {{"{fields[0]}": 16}}')
+        raise UserError(
+            f"{key} is {value!r}, not fields", primitive="PassContext", fix=f'give fields: {{"{fields[0]}": 16}}'
+        )
     for name, setting in value.items():
         if name not in fields:
             raise UserError(
@@ -76,7 +78,7 @@ def _explain(options: Options, value: Any, key: str) -> Options:
 
 def _flag(value: Any, key: str) -> bool:
     if not isinstance(value, (bool, int)):
-        raise UserError(f"{key} is {value!r}", primitive="PassContext", fix="give True or False")
+        raise UserError(f"{key} is {value!r}, which is no flag", primitive="PassContext", fix="give True or False")
     return bool(value)
 
 

@@ -42,7 +42,9 @@ def flag(given: Any, argument: str, primitive: str, optional: bool = True) -> bo
     """Return `given`, which must be True or False, or 1 or 0, as a bool; None is False if it is optional."""
     known = isinstance(given, (int, np.bool_)) and given in (0, 1)
     if not known and not (given is None and optional):
-        raise UserError(f"argument {argument!r} is {given!r}", primitive=primitive, fix="give True or False")
+        raise UserError(
+            f"argument {argument!r} is {given!r}, which is no flag", primitive=primitive, fix="give True or False"
+        )
     return bool(given)
 
 

@@ -68,7 +68,7 @@ def check_array(entry: EntryPoint, position: int, arg: Any, kind: str, first: De
         raise InternalError(f"argument {position} of {entry.name} is not an array")
     who = _who(entry, position)
     if not isinstance(arg, NDArray):
-        raise UserError(f"{who} is {_foreign(arg)}", fix=_how_to_pass(arg, kind))
+        raise UserError(f"{who} is {_foreign(arg)}, not an NDArray", fix=_how_to_pass(arg, kind))
     if arg.device.kind != kind:
         raise UserError(
             f"{who} is on {arg.device}, but this module runs on {kind}", fix=f"use nd.array(x, nd.{kind}(0))"
@@ -80,7 +80,8 @@ def check_array(entry: EntryPoint, position: int, arg: Any, kind: str, first: De
         )
     if arg.dtype != want.dtype and not _holds_bits(arg, want):
         raise UserError(
-            f"{who} has type {arg.dtype}", fix=f"convert it: nd.array(x.numpy().astype({want.dtype!r}), x.device)"
+            f"{who} has type {arg.dtype}, but the program reads {want.dtype}",
+            fix=f"convert it: nd.array(x.numpy().astype({want.dtype!r}), x.device)",
         )
     static = all(isinstance(extent, int) for extent in want.shape)
     if len(arg.shape) != len(want.shape) or (static and arg.shape != want.shape):

@@ -198,9 +198,9 @@ def reverse_sequence(a: Tensor, seq_lengths: Tensor, seq_axis: int = 1, batch_ax
     )
     if lengths.ndim != 1 or not lengths.dtype.is_int or known(lengths.shape[0]) != known(data.shape[batch]):
         raise UserError(
-            f"seq_lengths {lengths.name!r} is {lengths.dtype} of shape {list(lengths.shape)}",
+            f"seq_lengths {lengths.name!r} is {lengths.dtype} of shape {list(lengths.shape)}, not one integer each",
             primitive="reverse_sequence",
-            fix=f"give an integer per sequence: int32 of shape [{data.shape[batch]}]",
+            fix=f"give int32 of shape [{data.shape[batch]}]",
         )
 
     def element(i: list[Any]) -> Expr:

@@ -276,7 +276,11 @@ class State:
         """Run a loop on hardware threads: "blockIdx.x", "threadIdx.x", "vthread" ..."""
         threads = [name for name in ANNOTATIONS if "Idx" in name or name == "vthread"]
         if thread_name not in threads:
-            raise UserError(f"thread_name is {thread_name!r}", primitive="bind", fix=f"use one of {', '.join(threads)}")
+            raise UserError(
+                f"thread_name is {thread_name!r}, which is unknown",
+                primitive="bind",
+                fix=f"use one of {', '.join(threads)}",
+            )
         return self._annotated(stage, iterator, thread_name)
 
     def parallel(self, stage: Any, iterator: Iterator) -> Iterator:

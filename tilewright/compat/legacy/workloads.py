@@ -124,7 +124,7 @@ def _extents(
     for name, tensor, letters in (("data", data, layout), ("kernel", kernel, kernels[layout])):
         if len(tensor.shape) != len(letters):
             raise UserError(
-                f"{name} has the shape {list(tensor.shape)}",
+                f"{name} has the shape {list(tensor.shape)}, which does not fit the layout {letters}",
                 primitive=primitive,
                 fix=f"give {len(letters)} dimensions, {letters}",
             )

@@ -68,7 +68,9 @@ def gradient(output: Any, inputs: Any, head: Any = None) -> list[Tensor]:
     wanted = _inputs(inputs)
     if not isinstance(output, Tensor) or not output.dtype.is_float:
         shown = f"of type {output.dtype}" if isinstance(output, Tensor) else f"{output!r}"
-        raise UserError(f"the output is {shown}", primitive="gradient", fix="give a tensor of floats")
+        raise UserError(
+            f"the output is {shown}, which has no gradient", primitive="gradient", fix="give a tensor of floats"
+        )
     start = Adjoint(None, output.shape) if head is None else _head(output, head)
     order = [op for op in topological([output.op]) if not isinstance(op, PlaceholderOp)]
     useful = _depending(order, wanted)

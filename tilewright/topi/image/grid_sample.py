@@ -42,7 +42,7 @@ def affine_grid(data: Tensor, target_shape: Sequence[int]) -> Tensor:
     rank = getattr(maps.shape[1], "value", 0)
     if rank not in (2, 3) or getattr(maps.shape[2], "value", 0) != rank + 1 or not maps.dtype.is_float:
         raise UserError(
-            f"data {maps.name!r} is {maps.dtype} of shape {list(maps.shape)}",
+            f"data {maps.name!r} is {maps.dtype} of shape {list(maps.shape)}, which are not affine maps",
             primitive="affine_grid",
             fix="give floats of shape (batch, 2, 3), or (batch, 3, 4) for volumes",
         )

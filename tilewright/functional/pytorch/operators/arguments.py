@@ -68,9 +68,9 @@ def written(name: str, made: Any, out: Any) -> Any:
     with untraced():
         if made.shape != out.shape:
             raise UserError(
-                f"out has the shape {tuple(out.shape)}",
+                f"out has the shape {tuple(out.shape)}, but the result {tuple(made.shape)}",
                 primitive=name,
-                fix=f"give it the shape {tuple(made.shape)}",
+                fix=f"give out the shape {tuple(made.shape)}",
             )
     if made.dtype != out.dtype and not autocasts():
         raise UserError(
