@@ -15,6 +15,7 @@ from ..core.log import is_terminal, logger
 from ..core.target import Target
 from ..core.text import printable
 from ..fleet.option import RPCRunner
+from ..measure.base_session import BaseSession
 from ..measure.option import LocalBuilder, LocalRunner
 from ..report.table import Column, table
 from ..report.units import NONE, duration
@@ -25,7 +26,7 @@ from ..tune.search.by_name import SEARCHES
 from ..tune.search.search import Search
 from ..tune.session.campaign import Entrant
 from ..tune.session.layer import LayerSearch
-from ..tune.session.measurers import Session, open_session
+from ..tune.session.measurers import open_session
 from ..tune.session.options import SearchOptions
 from ..tune.session.results import Listener
 from ..tune.session.run import Run
@@ -55,7 +56,7 @@ def search(tasks: Sequence[Task], options: TuneOptions) -> LayerSearch:
     return layer
 
 
-def session_of(target: Target | None, options: TuneOptions, log: RecordLog) -> Session:
+def session_of(target: Target | None, options: TuneOptions, log: RecordLog) -> BaseSession:
     """Open the session that measures candidates: on this host, or on a fleet."""
     how: dict[str, Any] = {
         "timeout": options.timeout,

@@ -1,4 +1,4 @@
-"""The interface of sessions that build and run candidates on devices, here or on a fleet."""
+"""The interface of the sessions that measure candidates: on this host, on a fleet, or by a script's own runner."""
 
 from __future__ import annotations
 

@@ -78,7 +78,9 @@ def _explain(options: Options, value: Any, key: str) -> Options:
 
 def _flag(value: Any, key: str) -> bool:
     if not isinstance(value, (bool, int)):
-        raise UserError(f"{key} is {value!r}, which is no flag", primitive="PassContext", fix="give True or False")
+        raise UserError(
+            f"{key} is {value!r}, which is neither True nor False", primitive="PassContext", fix="give True or False"
+        )
     return bool(value)
 
 

@@ -43,7 +43,9 @@ def flag(given: Any, argument: str, primitive: str, optional: bool = True) -> bo
     known = isinstance(given, (int, np.bool_)) and given in (0, 1)
     if not known and not (given is None and optional):
         raise UserError(
-            f"argument {argument!r} is {given!r}, which is no flag", primitive=primitive, fix="give True or False"
+            f"argument {argument!r} is {given!r}, which is neither True nor False",
+            primitive=primitive,
+            fix="give True or False",
         )
     return bool(given)
 

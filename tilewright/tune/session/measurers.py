@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Protocol, Self
+from typing import Any, Protocol
 
 from ...core.target import Target
 from ...fleet.option import RPCRunner
+from ...measure.base_session import BaseSession
 from ...measure.job import Job
 from ...measure.local import local_session
 from ...measure.option import LocalBuilder, LocalRunner
@@ -33,31 +34,22 @@ class Measurer(Protocol):
     def measure_all(self, batches: Iterable[Sequence[Job]]) -> Iterator[tuple[Job, Outcome]]: ...
 
 
-class Session(Measurer, Protocol):
-    """An open measurer; a context manager."""
-
-    def __enter__(self) -> Self: ...
-    def __exit__(self, kind: Any, error: Any, trace: Any, /) -> None: ...
-    def close(self) -> None: ...
-
-
-def open_session(target: Any, builder: LocalBuilder, runner: LocalRunner | Runner, log: Path | None = None) -> Session:
+def open_session(
+    target: Any, builder: LocalBuilder, runner: LocalRunner | Runner, log: Path | None = None
+) -> BaseSession:
     """Open the session for a runner. A fleet keeps its ledger beside `log`.
 
     The modules of other sessions are not imported: they need facilities that some platforms lack.
     """
-    made: Session
     if isinstance(runner, Runner):
         from .own_runner_session import OwnRunnerSession
 
-        made = OwnRunnerSession(target, builder, runner)
-    elif isinstance(runner, RPCRunner):
+        return OwnRunnerSession(target, builder, runner)
+    if isinstance(runner, RPCRunner):
         from ...fleet.session import FleetSession
 
-        made = FleetSession(target, builder, runner, log)
-    else:
-        made = local_session(target, builder, runner)
-    return made
+        return FleetSession(target, builder, runner, log)
+    return local_session(target, builder, runner)
 
 
 def show_waits(measurer: Measurer, show: Callable[[str], None]) -> None:

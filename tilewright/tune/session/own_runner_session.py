@@ -15,6 +15,7 @@ from ...codegen.abi import ArrayArgument, CompiledProgram
 from ...core.errors import UserError
 from ...core.own_code import calling
 from ...core.target import Target
+from ...measure.base_session import BaseSession
 from ...measure.build import build, died_building
 from ...measure.children import tuner_mark
 from ...measure.job import Built, Job
@@ -31,31 +32,29 @@ from ..task import Candidate
 _WHY = "the runner is the script's own"
 
 
-class OwnRunnerSession:
+class OwnRunnerSession(BaseSession):
     """Measures like `MeasureSession`, but by a script's own `Runner`; a context manager.
 
     The runner's device is unknown, so records do not name it.
     """
 
-    attributes = DeviceAttributes("")
-
     def __init__(self, target: Any, builder: LocalBuilder, runner: Runner) -> None:
-        self.target = Target.parse(target)
-        self.processes = builder.processes
-        self._builder = builder
+        super().__init__(target, builder)
         self._runner = runner
         self._folder = Path(tempfile.mkdtemp(prefix=folder_name(tuner_mark(), "")))  # the guard removes it, too
         self._count = 0
 
-    def __enter__(self) -> OwnRunnerSession:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
     def close(self) -> None:
         """Remove the built modules."""
         shutil.rmtree(self._folder, ignore_errors=True)
+
+    @property
+    def attributes(self) -> DeviceAttributes:
+        """No description: the device is unknown."""
+        return DeviceAttributes("")
+
+    def _resolved(self, target: Target) -> Target:
+        return target
 
     def measure(self, jobs: Sequence[Job]) -> Iterator[tuple[Job, Outcome]]:
         """Build all jobs, then run the built ones; yield each job with its outcome."""
@@ -76,13 +75,13 @@ class OwnRunnerSession:
             yield from self.measure(batch)
 
     def _built(self, jobs: Sequence[Job]) -> list[tuple[Job, Built | Outcome]]:
-        pool = WorkerPool(lambda i: build(jobs[i], self._builder.build_func), self.processes, self._builder.timeout)
+        pool = WorkerPool(lambda i: build(jobs[i], self.builder.build_func), self.processes, self.builder.timeout)
         try:
             pool.submit(range(len(jobs)))
             found = dict(pool.results())
         finally:
             pool.close()
-        limit = self._builder.timeout
+        limit = self.builder.timeout
         results = [found[i] for i in range(len(jobs))]
         outcomes = [died_building(got, limit) if isinstance(got, Died) else got for got in results]
         return list(zip(jobs, outcomes, strict=True))

@@ -11,6 +11,7 @@ import numpy as np
 
 from ....core.errors import UserAttributeError, UserError
 from ....core.log import logger
+from ....measure.base_session import BaseSession
 from ....measure.option import builder_and_runner
 from ....measure.outcome import MeasureResult
 from ....tune.records.format import MeasureInput, Pair, pairs_of
@@ -19,7 +20,7 @@ from ....tune.search.subclass import SubclassSearch
 from ....tune.session.campaign import Entrant
 from ....tune.session.durations import check_counts, seconds_of
 from ....tune.session.layer import LayerSearch
-from ....tune.session.measurers import Session, open_session
+from ....tune.session.measurers import open_session
 from ....tune.session.options import SearchOptions
 from ....tune.session.run import Run
 from ....tune.session.show import scale_of, warn_of_nothing, warn_of_nothing_new
@@ -243,7 +244,7 @@ def checked_callbacks(given: Any) -> list[Callback]:
     return called
 
 
-def open_session_of(target: Any, option: Any, called: Sequence[Callback]) -> Session:
+def open_session_of(target: Any, option: Any, called: Sequence[Callback]) -> BaseSession:
     """Open the session of a `measure_option`. A fleet keeps its ledger beside the first log of the callbacks."""
     builder, runner = builder_and_runner(option)
     logs = (c.path for c in called if isinstance(c, callback.LogToFile))
