@@ -32,6 +32,8 @@ from .tensor import ComputeOp, Operation, PlaceholderOp, Tensor, topological
 
 AT_ONCE = 1 << 20
 """Elements of a reduction that are evaluated together."""
+_STRETCH = 1 << 17
+"""Elements of an operation that are evaluated together."""
 _CALL_STEPS = 8
 """The steps of a call of a function, such as an exponential, as many as it takes additions' time."""
 _PRODUCT_STEPS = 0.02
@@ -177,18 +179,26 @@ class ReferenceGraph:
 
     def _on_grid(self, op: ComputeOp, places: Sequence[np.ndarray]) -> list[np.ndarray]:
         """The values of the outputs at all combinations of positions, in an array with a dimension for each."""
-        shape, first = tuple(each.size for each in places), op.body[0]
+        shape = tuple(each.size for each in places)
+        factors = self._factors(op, math.prod(shape))
+        if factors is not None:
+            return [np.array(self._product(op, factors, places), self.numpy(op.dtypes[0]))]
+        found = [np.empty(shape, self.numpy(tensor.dtype)) for tensor in op.outputs]
+        # Stretches of the first dimension keep temporary arrays in the cache.
+        rows = max(1, _STRETCH // max(1, math.prod(shape[1:])))
+        for begin in range(0, shape[0] if shape else 1, rows):
+            part = [places[0][begin : begin + rows], *places[1:]] if shape else []
+            for whole, values in zip(found, self._values(op, part), strict=True):
+                whole[slice(begin, begin + rows) if shape else ()] = values
+        return found
+
+    def _values(self, op: ComputeOp, places: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """The values of the outputs at combinations of positions, in arrays that broadcast to their shape."""
+        first, rank = op.body[0], len(places)
         if isinstance(first, Reduce):
-            factors = self._factors(op, math.prod(shape))
-            if factors is not None:
-                values = [self._product(op, factors, places)]
-            else:
-                values = _reduction(self, first, self._axes(op, places, len(shape) + 1), shape)
-        else:
-            body = ExpressionValues(self, self._axes(op, places, len(shape)))
-            values = [body.value(e) for e in op.body]
-        made = zip(op.outputs, values, strict=True)
-        return [np.array(np.broadcast_to(value, shape), self.numpy(tensor.dtype)) for tensor, value in made]
+            return _reduction(self, first, self._axes(op, places, rank + 1), tuple(each.size for each in places))
+        body = ExpressionValues(self, self._axes(op, places, rank))
+        return [body.value(e) for e in op.body]
 
     def _factors(self, op: Operation, elements: int) -> tuple[n.Load, n.Load] | None:
         """The factors of a sum of products that a library computes, because it reads whole tensors."""
