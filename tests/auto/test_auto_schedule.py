@@ -10,9 +10,11 @@ import pytest
 
 import tilewright as tw
 from tests.auto.programs import PROGRAMS, Program, layer_norm, softmax
+from tests.passes.running import finish
 from tilewright import te, topi
 from tilewright.auto.program import AutomaticProgram
 from tilewright.core.target import Target
+from tilewright.loops.interpret import interpret
 from tilewright.tensor.tensor import PlaceholderOp
 
 TARGETS = (
@@ -69,6 +71,23 @@ def test_kernels_compile(declare: Callable[[], Program]) -> None:
     """For a GPU, without one."""
     args, _ = declare()
     tw.build(tw.auto_schedule(args, "cuda"), args, "cuda")
+
+
+@pytest.mark.parametrize("target", ["cuda", "opencl -device=gpu"])
+def test_reads_along_other_dimensions_of_a_tensor(target: str) -> None:
+    """Such as correlations, which divide elements of a matrix by its diagonal."""
+    a = te.placeholder((24, 24), name="a")
+    x = np.random.default_rng(0).random((24, 24)).astype("float32") + 1
+    for element in (
+        lambda a, i, j: a[i, j] / (a[i, i] * a[j, j]),
+        lambda a, i, j: a[i, j] + a[0, j] + a[i, 0],
+        lambda a, i, j: a[j, i] + a[j, j] * a[0, 0],
+    ):
+        b = te.compute((24, 24), lambda i, j, element=element: element(a, i, j), name="b")
+        (part,) = tw.lower(tw.auto_schedule([a, b], target), [a, b]).parts
+        made = np.full_like(x, np.nan)
+        interpret(finish(part.function, target, check=True), [x, made])
+        np.testing.assert_allclose(made, element(x, *np.indices((24, 24))), rtol=1e-5)
 
 
 def test_bare_tensors_are_scheduled() -> None:

@@ -132,7 +132,7 @@ def _overlaps(flow: Dataflow, kernel: FusedKernel, dimension: int) -> bool:
     for op in (kernel.out, *kernel.members):
         places = kernel.places[op]
         mine = {a.var for a, place in zip(op.axis, places, strict=True) if place is not None and place[0] is axis}
-        seen: dict[Tensor, set[tuple[Expr, ...]]] = {}
+        seen: dict[tuple[Tensor, tuple[int, ...]], set[tuple[Expr, ...]]] = {}
         reduced = {a.var for a in op.reduce_axis}
         for read in flow.reads[op]:
             if read.source.op in (*kernel.members, kernel.out):
@@ -140,9 +140,9 @@ def _overlaps(flow: Dataflow, kernel: FusedKernel, dimension: int) -> bool:
             moved = [set(variables(index)) for index in read.indices]
             if any(_slides(op, index, mine, reduced) for index in read.indices):
                 return True
-            if any(used & mine for used in moved):
-                part = tuple(i for i, used in zip(read.indices, moved, strict=True) if used & mine)
-                seen.setdefault(read.source, set()).add(part)
+            if along := tuple(place for place, used in enumerate(moved) if used & mine):
+                # Reads that move along other dimensions, as of `A[i, j]` and `A[j, j]`, cross and do not overlap.
+                seen.setdefault((read.source, along), set()).add(tuple(read.indices[place] for place in along))
         if any(_are_near(parts) for parts in seen.values()):
             return True
     return False
