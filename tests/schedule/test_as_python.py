@@ -177,7 +177,7 @@ def test_names_that_are_missing_are_errors() -> None:
     s = te.create_schedule(C.op)
     with pytest.raises(UserError, match="no variable for the output 'C'"):
         s.as_python({"c": 1})
-    with pytest.raises(UserError, match="the declaration is 3"):
+    with pytest.raises(UserError, match="declaration is 3, which is not a mapping"):
         s.as_python(3)
     unknown = te.size_var("unknown")
     s[C].split(C.op.axis[0], factor=unknown)

@@ -167,7 +167,7 @@ def test_what_the_model_refuses() -> None:
         model.fit([0], ["x"])
     with refused("fit", "999 is not the index of a configuration", fix="below 49"):
         model.fit([999], [1.0])
-    with refused("load_basemodel", "the base model is", fix="fitted"):
+    with refused("load_basemodel", "is not a fitted model", fix="fit"):
         model.load_basemodel(model)
 
 
