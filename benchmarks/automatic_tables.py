@@ -61,14 +61,19 @@ def cpu_table() -> list[str]:
     rows = _rows("automatic-cpu")
     threads = sorted({row["threads"] for row in rows})
     known = {(row["row"], row["threads"]): row for row in rows}
+    sides = [(n, side) for side in ("ranked", "tuned") for n in threads]
     body = []
     for name in dict.fromkeys(row["row"] for row in rows):
         first = known[name, threads[0]]
         times = [MISSING if first.get(side) is None else f"{first[side] / 1e3:.1f}" for side in ("ranked", "rival")]
-        body.append([name, *times, *(ratio("rival", "ranked")(known.get((name, n), {})) for n in threads)])
-    numbers = [f"{n} thread{'s' * (n > 1)}" for n in threads]
-    heads = ["program, CPU", "Tilewright, ms", "torch.compile, ms", *numbers]
-    return [*lines_of(heads, body), "", _means([row for row in rows if row["threads"] == threads[0]])]
+        body.append([name, *times, *(ratio("rival", side)(known.get((name, n), {})) for n, side in sides)])
+    numbers = [f"{n} thread{'s' * (n > 1)}{', 64 trials' * (side == 'tuned')}" for n, side in sides]
+    heads = ["program, CPU", "ranked, ms", "torch.compile, ms", *numbers]
+    means = [
+        f"{n} thread{'s' * (n > 1)}, {title}: {_means([row for row in rows if row['threads'] == n], side)}"
+        for n in threads for side, title in (("ranked", "ranked"), ("tuned", "64 trials"))
+    ]  # fmt: skip
+    return [*lines_of(heads, body), *(line for mean in means for line in ("", mean))]
 
 
 def layers_table() -> list[str]:
