@@ -290,8 +290,11 @@ def test_programs_that_no_rule_fits_have_a_first_candidate(monkeypatch: pytest.M
     assert names.count("auto/separate_stages") > 1, "a trial, and again beside the best"
 
 
-def test_errors() -> None:
+def test_errors(tmp_path: Path) -> None:
     args, _ = softmax()
+    for trials in (0, 1):
+        with pytest.raises(tw.UserError, match=r"which is a folder|cannot write to"):
+            tw.auto_schedule(args, "llvm", trials=trials, log=tmp_path)
     with pytest.raises(tw.UserError, match="trials=-1 is not a whole number"):
         tw.auto_schedule(args, "llvm", trials=-1)
     with pytest.raises(tw.UserError, match="budget=-2 is not a duration"):

@@ -189,7 +189,7 @@ def test_autocast_has_no_effect() -> None:
 
 @pytest.mark.parametrize("name", ["x", "weight", "initial_states", "conv_state"])
 def test_known_calls_check_each_tensor(name: str) -> None:
-    """PyTorch's check of tensors ends the process if one is nested, and raises if one is no tensor."""
+    """PyTorch's own check ends the process for a nested tensor, and raises for an object of another class."""
     update = name == "conv_state"
     call = tw.causal_conv1d_update if update else tw.causal_conv1d_fn
     state = {"conv_state": torch.zeros(2, 6, 3)} if update else {"initial_states": torch.zeros(2, 6, 3)}

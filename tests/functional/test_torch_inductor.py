@@ -12,7 +12,7 @@ torch = pytest.importorskip("torch")
 
 import tilewright as tw  # noqa: E402
 import tilewright.functional.pytorch.operators.registration  # noqa: E402  # it registers the operators
-from tilewright.functional import operators  # noqa: E402
+from tilewright.functional import operators  # noqa: E402  # after the check for PyTorch
 from tilewright.functional.planning import prepared_calls  # noqa: E402
 from tilewright.functional.pytorch.operators import inductor as torch_inductor  # noqa: E402
 

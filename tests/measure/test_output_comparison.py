@@ -6,7 +6,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from tilewright.measure.output_comparison import Wanted, compare, same_bytes
+from tilewright.measure.output_comparison import POISON, Wanted, compare, same_bytes
 
 
 class TestCompare:
@@ -91,6 +91,9 @@ class TestCompare:
             got = want.copy()
             got[:count] = 1
             assert (Wanted(want, branches).compare("B", got, 1e-5) == "") == fits
+        got = want.copy()
+        got[7:8].view("uint8")[:] = POISON
+        assert "B[7] was never written" in Wanted(want, True).compare("B", got, 1e-5)
 
     def test_values_are_the_same_where_their_bytes_are(self) -> None:
         values = np.array([0.0, np.nan, 1.0])

@@ -15,7 +15,7 @@ from tilewright.core.errors import UserError
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
 from tilewright.nn import acceleration  # noqa: E402  # needs PyTorch
-from tilewright.nn.layers import ModelLayer  # noqa: E402
+from tilewright.nn.layers import ModelLayer  # noqa: E402  # after the check for PyTorch
 
 nn = torch.nn
 X = torch.randn(2, 6, 9, 10)

@@ -58,7 +58,7 @@ def frozen(layer: Any) -> Any:
 
 
 def replica(layer: Any) -> Any:
-    """Return a replica like those of `DataParallel`: its tensors are attributes, not parameters."""
+    """Return a replica as `DataParallel` makes it: its tensors are attributes, not parameters."""
     made, weight, bias = layer._replicate_for_data_parallel(), layer.weight * 3, layer.bias * 3
     made._parameters = {}
     made.weight, made.bias = weight, bias

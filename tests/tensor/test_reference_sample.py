@@ -30,7 +30,7 @@ def means(n: int, m: int) -> tuple[Any, Any]:
 @pytest.mark.parametrize("few", [False, True])
 @pytest.mark.parametrize("program", [*FUSED, PRODUCTS[0], PRODUCTS[-1], LAYER], ids=lambda p: p.name)
 def test_the_values_of_the_whole_reference(program: Program, few: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """At a sample, and at a few elements, of which no operation is needed whole."""
+    """Compare a sample and single elements, for which every operation computes only some of its elements."""
     monkeypatch.setattr("tilewright.tensor.reference_products._LEAST_TERMS", 0)
     sizes = program.sizes_for("small")
     inputs, outputs = program.declare(**sizes)

@@ -8,6 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from ..core.errors import UserError
 from ..core.log import logger
 from ..measure.option import LocalBuilder, LocalRunner
 from ..measure.own_runner_api import Runner
@@ -84,7 +85,12 @@ def _recorded(program: AutomaticProgram, args: Sequence[Tensor], known: Sequence
 
 
 def _lines(log: Any) -> list[Pair]:
-    return list(load_from_file(log, [])) if log is not None and path_of(log, "auto_schedule").is_file() else []
+    if log is None:
+        return []
+    path = path_of(log, "auto_schedule")
+    if path.is_dir():
+        raise UserError(f"log is {str(path)!r}, which is a folder", primitive="auto_schedule", fix="name a file in it")
+    return list(load_from_file(log, [])) if path.is_file() else []
 
 
 @cache

@@ -59,7 +59,8 @@ class Wanted:
         Floats may be off by `relative` of their own magnitude and of the output's, the root mean square of the nonzero
         expected values. A small sum of large numbers is no more exact than they are. Expected values beyond the range
         of the output's type must be infinite. Integers are exact; if they come from floats (`relative` is not 0), one
-        in a thousand may have been rounded or chosen differently. Of floats that branch, it is one in 100,000.
+        in a thousand may have been rounded or chosen differently. Of floats that branch, it is one in 100,000, which
+        must be finite: elements that were never written are not.
         """
         want = self.values
         if got.shape != want.shape:
@@ -71,17 +72,18 @@ class Wanted:
         """The number of elements beyond the tolerance, and the positions of some of them, beginning with the first."""
         exact = got.dtype.kind in "iub"
         allowed = self.room(got, relative)[0]
-        count, places = 0, list[int]()
+        count, places, branches = 0, list[int](), self.branches
         for begin, here, there in _stretches(got, self.values):
             if not exact and self._is_finite and self._is_near(here, there, allowed):
                 continue
             wrong = here != there if exact else _is_off(here, there, allowed, relative)
             bad = int(np.count_nonzero(wrong))
             if bad:
+                branches = branches and bool(np.isfinite(here[wrong].astype(np.float64)).all())
                 places += (begin + np.flatnonzero(wrong)[:: max(1, bad // _EXAMPLES)]).tolist()
             count += bad
         rounded = got.dtype.kind in "iu" and relative
-        forgiven = got.size // _RARE if rounded else got.size // _VERY_RARE if self.branches else 0
+        forgiven = got.size // _RARE if rounded else got.size // _VERY_RARE if branches else 0
         return (count, places) if count > forgiven else (0, [])
 
     def room(self, got: np.ndarray, relative: float) -> tuple[float, float]:

@@ -70,9 +70,11 @@ class RecentCalls(PreparedCalls):
     def executor(self, key: Any, tensors: tuple[Any, ...]) -> Callable[..., Any] | None:
         """Return the executor of the last call with a key if its tensors resemble these."""
         known: KnownCall[Any] | None = self.get(key)
+        if known is None:
+            return None
         try:  # the check ends the process if a tensor is nested
-            suits = known is not None and not any([a is not None and a.is_nested for a in tensors])
-            return known.run if suits and known.suits(*tensors) else None  # type: ignore[union-attr]
+            nested = any([a is not None and a.is_nested for a in tensors])
+            return known.run if not nested and known.suits(*tensors) else None
         except (AttributeError, TypeError, RuntimeError):  # an argument is not a tensor, or has no strides
             return None
 
