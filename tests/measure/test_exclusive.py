@@ -64,6 +64,20 @@ def test_a_stopped_process_delays_others_no_longer_than_their_patience():
             assert 0.04 < time.monotonic() - began < FOREVER / 2
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the platform has no forks")
+def test_a_fork_does_not_keep_the_turn():
+    with turn(tw.cuda(0), FOREVER):
+        child = os.fork()
+        if not child:
+            time.sleep(0.5)
+            os._exit(0)
+    began = time.monotonic()
+    with turn(tw.cuda(0), FOREVER):
+        assert os.waitpid(child, os.WNOHANG) == (0, 0), "the child still runs"
+    assert time.monotonic() - began < 0.4
+    os.waitpid(child, 0)
+
+
 @pytest.mark.parametrize("cache", ["0", "/proc/none"])
 def test_without_a_folder_nothing_is_locked(monkeypatch, cache):
     monkeypatch.setenv(DIRECTORY_VARIABLE, cache)

@@ -66,8 +66,7 @@ def locked(file: int) -> Iterator[None]:
     try:
         yield
     finally:
-        with suppress(OSError):
-            fcntl.flock(file, fcntl.LOCK_UN)
+        unlock(file)
 
 
 def try_lock(file: int) -> bool:
@@ -82,6 +81,14 @@ def try_lock(file: int) -> bool:
         except OSError:
             return False
     return True
+
+
+def unlock(file: int) -> None:
+    """Release the lock of a file, also for forks of this process: closing the file leaves it to them."""
+    fcntl = _fcntl()
+    if fcntl is not None:
+        with suppress(OSError):
+            fcntl.flock(file, fcntl.LOCK_UN)
 
 
 def _fcntl() -> Any:

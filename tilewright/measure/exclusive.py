@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 from ..core.cache_folder import cache_folder, private_folder
-from ..core.system import try_lock
+from ..core.system import try_lock, unlock
 from ..runtime.device import Device
 
 _POLL_SECONDS = 0.002
@@ -34,12 +34,15 @@ def turn(on: Device, patience: float) -> Iterator[None]:
     if file is None:
         yield
         return
+    mine = False
     try:
         end = time.monotonic() + patience
-        while not try_lock(file) and time.monotonic() < end:
+        while not (mine := try_lock(file)) and time.monotonic() < end:
             time.sleep(_POLL_SECONDS)
         yield
     finally:
+        if mine:
+            unlock(file)
         os.close(file)
 
 
